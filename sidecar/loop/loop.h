@@ -1,0 +1,84 @@
+/* loop.h: the one event loop of the sidecar: descriptors, timers, and work posted from other threads.
+ *
+ * Owns: the loop thread's waiting. Two back-ends behind one interface: io_uring (loop_uring.c) and its epoll twin
+ * (loop_epoll.c), chosen by probe at start; both pass the same tests.
+ * Called by: http/, state/, store/ hand-over, main. Thread: everything here runs on the loop thread, except
+ * spw_loop_post and spw_loop_stop, which any thread may call.
+ *
+ * One `now` per turn: every callback of a turn sees the same spw_loop_now_ns(). Callbacks may set, change and clear
+ * any watch or timer, their own included. Watches and timers are embedded in their owner's struct: no allocation.
+ */
+#ifndef SPW_LOOP_LOOP_H
+#define SPW_LOOP_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sidecar/obs/error.h"
+
+struct spw_loop;
+
+enum spw_loop_backend { SPW_LOOP_AUTO, SPW_LOOP_URING, SPW_LOOP_EPOLL };
+
+/* Event bits of a watch. HANGUP and ERROR are reported whether asked for or not. */
+enum { SPW_LOOP_READ = 1, SPW_LOOP_WRITE = 2, SPW_LOOP_HANGUP = 4, SPW_LOOP_ERROR = 8 };
+
+struct spw_loop_watch;
+struct spw_loop_timer;
+struct spw_loop_task;
+typedef void spw_loop_watch_fn(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events);
+typedef void spw_loop_timer_fn(struct spw_loop *loop, struct spw_loop_timer *timer);
+typedef void spw_loop_task_fn(struct spw_loop *loop, struct spw_loop_task *task);
+
+/* Level-triggered interest in one descriptor. Zero-initialise, then fill fn and owner. */
+struct spw_loop_watch {
+    spw_loop_watch_fn *fn;
+    void *owner;
+    int fd;              /* set by spw_loop_watch_set */
+    uint32_t events;     /* wanted now; 0 = not watched */
+    uint32_t index;      /* private: the back-end's place for it, 0 = none */
+};
+
+/* One-shot timer on CLOCK_BOOTTIME. Zero-initialise, then fill fn and owner. */
+struct spw_loop_timer {
+    spw_loop_timer_fn *fn;
+    void *owner;
+    uint64_t at_ns;
+    uint32_t heap_index; /* private: 1-based place in the heap, 0 = not armed */
+};
+
+/* A piece of work handed to the loop thread. Zero-initialise, fill fn and owner; it is the loop's until fn runs. */
+struct spw_loop_task {
+    spw_loop_task_fn *fn;
+    void *owner;
+    struct spw_loop_task *next; /* private */
+};
+
+/* AUTO probes io_uring and falls back to epoll; URING fails where the kernel refuses it. Cold. */
+enum spw_status spw_loop_new(enum spw_loop_backend wanted, struct spw_loop **out, struct spw_error *err) SPW_WARN_UNUSED;
+void spw_loop_destroy(struct spw_loop *loop);
+
+const char *spw_loop_backend_name(const struct spw_loop *loop);   /* "io_uring" or "epoll" */
+const char *spw_loop_backend_reason(const struct spw_loop *loop); /* why this one, in words */
+
+uint64_t spw_loop_now_ns(const struct spw_loop *loop); /* CLOCK_BOOTTIME at the start of this turn */
+uint64_t spw_loop_lag_ns(const struct spw_loop *loop); /* longest of the last 64 turns, callbacks only */
+
+/* Watch fd for events (replaces what was asked before; 0 = stop watching). */
+enum spw_status spw_loop_watch_set(struct spw_loop *loop, struct spw_loop_watch *watch, int fd, uint32_t events)
+    SPW_WARN_UNUSED;
+/* Stop watching and close the descriptor so that the peer sees the end at once (an armed io_uring poll would hold
+ * the file open). The watch is free for reuse on return and gets no further call. */
+void spw_loop_watch_close(struct spw_loop *loop, struct spw_loop_watch *watch);
+
+void spw_loop_timer_set(struct spw_loop *loop, struct spw_loop_timer *timer, uint64_t at_ns);
+void spw_loop_timer_cancel(struct spw_loop *loop, struct spw_loop_timer *timer);
+
+/* From any thread: run task->fn on the loop thread, in the order posted. Wakes the loop. Never blocks, never fails. */
+void spw_loop_post(struct spw_loop *loop, struct spw_loop_task *task);
+
+/* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. */
+enum spw_status spw_loop_run(struct spw_loop *loop, struct spw_error *err) SPW_WARN_UNUSED;
+void spw_loop_stop(struct spw_loop *loop);
+
+#endif

@@ -1,0 +1,61 @@
+/* log.c: see log.h. */
+#include "sidecar/obs/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static enum spw_log_level g_least = SPW_LOG_INFO;
+static bool g_json;
+
+static const char *const level_name[] = {"debug", "info", "warn", "error"};
+
+void spw_log_configure(enum spw_log_level least, bool as_json)
+{
+    g_least = least;
+    g_json = as_json;
+}
+
+/* Copy text as the inside of a JSON string; control bytes become spaces so that one event is one line. */
+static size_t escape(char *out, size_t room, const char *text, bool json)
+{
+    size_t n = 0;
+    for (; *text && n + 3 < room; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (json && (c == '"' || c == '\\'))
+            out[n++] = '\\';
+        out[n++] = c < 0x20 ? ' ' : (char)c;
+    }
+    out[n] = 0;
+    return n;
+}
+
+void spw_log(enum spw_log_level level, const char *event, const char *format, ...)
+{
+    if (level < g_least)
+        return;
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    char text[2 * sizeof message];
+    escape(text, sizeof text, message, g_json);
+
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct tm utc;
+    gmtime_r(&now.tv_sec, &utc);
+    char stamp[32];
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+
+    char line[sizeof text + 256];
+    int n = snprintf(line, sizeof line,
+                     g_json ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"}\n"
+                            : "%s.%03ldZ %-5s %s: %s\n",
+                     stamp, now.tv_nsec / 1000000, level_name[level], event, text);
+    /* A log that cannot be written must not stop checkout: the result is dropped on purpose. */
+    if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
+        return;
+}

@@ -1,0 +1,19 @@
+/* log.h: structured log lines on stderr, as text or JSON.
+ *
+ * Owns: the process's log level and form. Called by: every room. Thread: any (one write(2) a line).
+ * A line: time, level, event (a stable dotted word), then the message. Never a secret, an address or a body.
+ */
+#ifndef SPW_OBS_LOG_H
+#define SPW_OBS_LOG_H
+
+#include <stdbool.h>
+
+enum spw_log_level { SPW_LOG_DEBUG, SPW_LOG_INFO, SPW_LOG_WARN, SPW_LOG_ERROR };
+
+void spw_log_configure(enum spw_log_level least, bool as_json);
+
+/* spw_log(SPW_LOG_WARN, "loop.backend", "io_uring refused (%s): using epoll", why) */
+void spw_log(enum spw_log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
