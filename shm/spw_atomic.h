@@ -1,0 +1,119 @@
+/* spw_atomic.h: the only file that says __atomic_*. The names carry the memory order.
+ *
+ * Owns: nothing. Called by: every file of shm/ and the sidecar's publisher. Thread/process: any.
+ *
+ * Why not C11 _Atomic: a C++ compiler refuses it and it may hide a lock; plain 64-bit words with these builtins are
+ * the same instruction in both languages and work between processes. Each use that is not plain statistics carries a
+ * comment "SYNC name: ..."; every name stands on a releasing and on an acquiring side (tests/abi/check_sync.py).
+ */
+#ifndef SPW_ATOMIC_H
+#define SPW_ATOMIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define SPW_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
+SPW_STATIC_ASSERT(__atomic_always_lock_free(8, 0), "64-bit words must be lock-free: they are shared by processes");
+
+/* A switch point of the model checker; nothing otherwise. */
+#ifndef SPW_POINT
+#define SPW_POINT(what) ((void)0)
+#endif
+
+static inline uint64_t spw_load_acq(const uint64_t *word)
+{
+    SPW_POINT("load");
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t spw_load_rlx(const uint64_t *word)
+{
+    SPW_POINT("load");
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t spw_load32_acq(const uint32_t *word)
+{
+    SPW_POINT("load");
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void spw_store_rel(uint64_t *word, uint64_t value)
+{
+    SPW_POINT("store");
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline void spw_store_rlx(uint64_t *word, uint64_t value)
+{
+    SPW_POINT("store");
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void spw_store32_rel(uint32_t *word, uint32_t value)
+{
+    SPW_POINT("store");
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/* Compare and swap: true when *word was *expected and is now desired; else *expected holds what was found.
+ * acq_rel on success, acquire on failure: one strength serves every caller, and on x86-64 and arm64 with LSE it
+ * costs what the weaker forms cost. */
+static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
+{
+    SPW_POINT("cas");
+    return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t spw_exchange(uint64_t *word, uint64_t value)
+{
+    SPW_POINT("exchange");
+    return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
+}
+
+/* Statistics only: orders nothing. */
+static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n)
+{
+    return __atomic_fetch_add(word, n, __ATOMIC_RELAXED);
+}
+
+static inline void spw_fence_acq(void)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
+static inline void spw_fence_rel(void)
+{
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/* Tell the processor that this is a retry of a CAS loop. */
+static inline void spw_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* memcpy whose source or target another process may be writing: whole 64-bit words, each access atomic, no order. */
+static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        __atomic_store_n(&to[i], __atomic_load_n(&from[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
