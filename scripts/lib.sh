@@ -1,0 +1,25 @@
+# Shared by the scripts here: `source` it first. Strict mode, the repository's root, and a PATH on which tools that
+# `go install` brought are found.
+# shellcheck shell=bash
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+
+[ -d /usr/local/go/bin ] && PATH=$PATH:/usr/local/go/bin
+if command -v go >/dev/null; then
+    PATH=$PATH:$(go env GOPATH)/bin
+fi
+export PATH
+
+JOBS=${JOBS:-$(nproc)}
+
+say() {
+    printf '== %s\n' "$*"
+}
+
+# build PRESET: configure and build one preset. Debian's python3 has the modules that the tests need.
+build() {
+    cmake --preset "$1" -DPython3_EXECUTABLE=/usr/bin/python3 --log-level=WARNING &&
+        cmake --build --preset "$1" --parallel "$JOBS"
+}
