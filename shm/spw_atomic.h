@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
-SPW_STATIC_ASSERT(__atomic_always_lock_free(8, 0), "64-bit words must be lock-free: they are shared by processes");
+SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
 
 /* A switch point of the model checker; nothing otherwise. */
 #ifndef SPW_POINT

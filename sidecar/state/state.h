@@ -1,0 +1,145 @@
+/* state.h: the segment's publisher: makes, adopts or replaces the segment and writes every sidecar-owned word.
+ *
+ * Owns: both segment files. Called by: main, http/, control/ (through posted tasks), store/ (the map only).
+ * Thread: the loop thread, except spw_state_map, which any thread may call after spw_state_open.
+ *
+ * A change is in force when the function returns: every decision begun afterwards, in any process, obeys it.
+ */
+#ifndef SPW_STATE_STATE_H
+#define SPW_STATE_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/spw_layout.h"
+#include "sidecar/conf/conf.h"
+#include "sidecar/obs/error.h"
+#include "sidecar/rates/rates.h"
+
+struct spw_state;
+struct spw_map; /* shm/spw_map.h: the mapped segment with checked accessors */
+
+/* Make, adopt or replace the segment in the two directories of the configuration and bring it to the configuration.
+ * BUSY when another sidecar holds the directory, NO_SPACE with the bytes needed when a volume is too small. */
+enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out, struct spw_error *err)
+    SPW_WARN_UNUSED;
+/* Bytes of the two files for this configuration: what the volumes must hold (twice, while one replaces another). */
+void spw_state_sizes(const struct spw_conf *conf, uint64_t *pub_bytes, uint64_t *rw_bytes);
+void spw_state_close(struct spw_state *state, bool clean_stop); /* unmaps; the files stay for the next start */
+
+struct spw_map *spw_state_map(struct spw_state *state);
+const char *spw_state_origin(const struct spw_state *state); /* "created", "adopted" or "replaced", and why */
+uint64_t spw_state_generation(const struct spw_state *state);
+
+/* Every 250 ms: heartbeat. Every 500 ms: sweep of dead slots, their permits and cells. */
+void spw_state_heartbeat(struct spw_state *state, uint64_t now_ns);
+void spw_state_sweep(struct spw_state *state, uint64_t now_ns);
+
+/* ---- limits ---- */
+struct spw_limit_view {
+    char account[SPW_NAME_BYTES];
+    struct spw_conf_limit limit;  /* of the whole account, as set */
+    struct spw_rate pod_rate;     /* what this pod may use of it */
+    uint64_t pod_burst_count;
+    uint64_t version;             /* of the account: rises with each change */
+    uint64_t tokens_milli;        /* thousandths of a token in hand now */
+    uint64_t healed_count;
+    uint64_t switches;            /* SPW_SWITCH_* of the account, the global ones included */
+    bool observed_limit_known;
+    uint64_t observed_limit_count; /* what the provider's headers said last */
+    bool observed_remaining_known;
+    uint64_t observed_remaining_count;
+};
+enum spw_status spw_state_limit_get(struct spw_state *state, const char *account, uint64_t now_ns,
+                                    struct spw_limit_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+/* expect_version 0 = whatever it is; otherwise CONFLICT unless it is the current one. The tokens in hand are kept
+ * (cut to the new burst). dry_run: check and say what would be, change nothing. */
+enum spw_status spw_state_limit_set(struct spw_state *state, const char *account, const struct spw_conf_limit *limit,
+                                    uint64_t expect_version, bool dry_run, uint64_t now_ns,
+                                    struct spw_limit_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+
+/* ---- breaker and gate ---- */
+struct spw_breaker_view {
+    char account[SPW_NAME_BYTES];
+    char state[16];               /* "closed", "open", "half-open" */
+    char forced[16];              /* "", "open", "closed", "disabled", "observe" */
+    uint32_t consecutive_count;
+    uint32_t trips_count;
+    uint32_t epoch;
+    uint64_t open_for_ms;         /* until a probe is allowed; 0 unless open */
+    struct spw_conf_breaker conf;
+    uint64_t version;
+    uint64_t gate_shut_for_ms;    /* 0 = open */
+    char gate_source[24];         /* "retry-after", "reset", ... */
+};
+enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
+                                      struct spw_breaker_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+/* What to change of a breaker; conf NULL = leave. forced: -1 = leave, else enum spw_forced. reset: close it now. */
+struct spw_breaker_change {
+    const struct spw_conf_breaker *conf;
+    int forced;
+    bool reset;
+};
+enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
+                                      const struct spw_breaker_change *change, uint64_t expect_version,
+                                      bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+
+/* What the provider's headers said; shown, and used for the header buffer. */
+void spw_state_evidence_set(struct spw_state *state, uint32_t account_index, const struct spw_evidence *evidence);
+
+/* ---- rates ---- */
+struct spw_rates_source {
+    char name[SPW_NAME_BYTES];
+    int32_t as_of_day;
+    uint8_t sha256[32];
+    const struct spw_rate_row *rows;
+    size_t rows_count;
+};
+struct spw_rates_view {
+    uint64_t version;
+    uint32_t records_count;  /* destinations and state averages */
+    uint32_t capacity_count;
+    uint32_t sources_count;
+    struct spw_source sources[SPW_SOURCES_MAX_COUNT];
+};
+/* Replace the whole table by these sources, later ones winning where both know a ZIP. FULL names the capacity needed;
+ * then, as on any failure, the old table stays in force. State averages are made from the rows. */
+enum spw_status spw_state_rates_replace(struct spw_state *state, const struct spw_rates_source *sources,
+                                        size_t sources_count, struct spw_rates_view *out, struct spw_error *err)
+    SPW_WARN_UNUSED;
+void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out);
+
+struct spw_rate_lookup {
+    enum spw_match match; /* SPW_MATCH_NONE = nothing known for the place */
+    struct spw_rate_record record;
+    struct spw_source source;
+    uint32_t age_days;
+    bool stale;           /* older than max_age.warn */
+    bool refused;         /* older than max_age.refuse: not served */
+};
+enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *country, const char *rate_state,
+                                       const char *zip, struct spw_rate_lookup *out, struct spw_error *err)
+    SPW_WARN_UNUSED;
+
+/* ---- status ---- */
+struct spw_account_status {
+    struct spw_limit_view limit;
+    struct spw_breaker_view breaker;
+    uint64_t decisions[SPW_STATS_COUNT]; /* enum spw_stat, over all processes since the segment was made */
+};
+struct spw_state_status {
+    char origin[128];
+    uint64_t generation;
+    uint32_t accounts_count;
+    uint32_t attached_count;    /* live slots */
+    uint32_t slots_count;
+    uint32_t cells_count;
+    uint32_t cells_busy_count;
+    uint64_t pub_bytes, rw_bytes;
+};
+void spw_state_status(struct spw_state *state, struct spw_state_status *out);
+enum spw_status spw_state_account_status(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
+                                         struct spw_account_status *out) SPW_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,84 @@
+/* store.h: the durable ledger of flags and orders: SQLite, written by one thread of its own.
+ *
+ * Owns: the database file, and freeing of READY cells. Called by: main, http/ (wake), control/ (export, acknowledge),
+ * obs/ (counts). Thread: the store thread writes; every function here may be called from any thread.
+ *
+ * A flag is *recorded* when its cell is READY and *durable* after the commit that carried it (synchronous=FULL). The
+ * cell is freed only after that commit, so a crash between the two re-reads it, and UNIQUE(decision_id, quote_id)
+ * drops the second copy.
+ */
+#ifndef SPW_STORE_STORE_H
+#define SPW_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/spw_layout.h"
+#include "sidecar/obs/error.h"
+
+struct spw_store;
+struct spw_map;
+
+struct spw_store_options {
+    const char *file;
+    struct spw_map *map; /* whose cells are drained */
+    uint32_t poll_ms;    /* 0 = 20: how often cells are looked at without a wake */
+};
+
+/* Opens (or makes) the database and starts the thread. A damaged file is set aside under a new name, told, and a new
+ * one begun: checkout goes on. A full or read-only volume is no failure to open: it is told, cells are kept. */
+enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out, struct spw_error *err)
+    SPW_WARN_UNUSED;
+void spw_store_wake(struct spw_store *store);       /* there is a new READY cell */
+/* Drain another segment's cells too (the one being replaced), until spw_store_release_map returns. */
+void spw_store_add_map(struct spw_store *store, struct spw_map *map);
+void spw_store_release_map(struct spw_store *store, struct spw_map *map); /* blocks until the thread is off it */
+/* Take what is READY, commit, stop the thread. */
+void spw_store_close(struct spw_store *store);
+
+/* A flag as it is exported. Borrowed for the time of the call. */
+enum spw_flag_state { SPW_FLAG_PROVISIONAL, SPW_FLAG_CONFIRMED, SPW_FLAG_CANCELLED, SPW_FLAG_SUPERSEDED };
+struct spw_flag_row {
+    uint64_t sequence; /* contiguous from 1, in commit order: completeness can be checked */
+    enum spw_flag_state state;
+    int64_t stored_unix_ms;
+    struct spw_flag_record record;
+    const struct spw_line_tax *lines; /* record.lines_count of them */
+    const char *assumptions;          /* NUL-terminated */
+    const char *request_json;         /* NUL-terminated */
+    const char *order_id;             /* "" unless confirmed */
+    int64_t tax_collected_minor;
+    int64_t placed_unix_ms;
+};
+typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false = stop */
+
+/* Rows with sequence > after, in order, at most max_count; *next = the last one given. Bounded memory: rows are read
+ * from the database one by one. */
+enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
+                                 spw_flag_fn *fn, void *owner, uint64_t *next_sequence, struct spw_error *err)
+    SPW_WARN_UNUSED;
+/* Everything up to and including sequence has been taken by the named consumer. Never moves back. NOT_FOUND above the
+ * newest sequence. */
+enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+
+/* One decision looked up by quote id, decision id or the caller's reference; newest first. */
+enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count, spw_flag_fn *fn,
+                               void *owner, struct spw_error *err) SPW_WARN_UNUSED;
+
+struct spw_store_counts {
+    uint64_t flags_count;             /* stored, ever */
+    uint64_t by_state[4];
+    uint64_t orders_placed_count;
+    uint64_t orders_cancelled_count;
+    uint64_t newest_sequence;
+    uint64_t acknowledged_sequence;   /* the highest of any consumer */
+    uint64_t duplicate_count;         /* second copies dropped */
+    uint64_t damaged_count;           /* cells whose content made no sense: kept in table damaged, counted */
+    uint64_t commit_failures_count;   /* disk full, read-only, ...: cells were kept */
+    bool writable;                    /* the last commit went through */
+};
+void spw_store_counts(struct spw_store *store, struct spw_store_counts *out);
+
+#endif
