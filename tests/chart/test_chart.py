@@ -1,0 +1,314 @@
+"""The chart as helm renders it: what stands in the pod, what is refused, and its use from another chart."""
+import json
+import re
+import shutil
+
+import pytest
+import yaml
+
+from conftest import CHART, ROOT, SCENARIOS, HelmError, config_of, helm, needs_helm, pod_of, render, template
+
+pytestmark = needs_helm
+
+DEMO = CHART / "ci" / "demo-values.yaml"
+LARGE = CHART / "ci" / "large-values.yaml"
+LIBRARY = CHART / "ci" / "library-values.yaml"
+ACCOUNT = "config.accounts.taxcloud-main"
+MIB = 1 << 20
+
+
+def sidecar_of(pod):
+    [sidecar] = pod["initContainers"]
+    return sidecar
+
+
+def mounts_of(container):
+    return {m["name"]: m for m in container["volumeMounts"]}
+
+
+def volumes_of(pod):
+    return {v["name"]: v for v in pod["volumes"]}
+
+
+def mebibytes(quantity):
+    assert quantity.endswith("Mi")
+    return int(quantity[:-2])
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return pod_of(render("-f", DEMO), "shop-spillway-demo")
+
+
+@pytest.mark.parametrize("values", SCENARIOS, ids=lambda p: p.stem)
+def test_lint_is_clean(values):
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "-f", values)
+
+
+@pytest.mark.parametrize("values", SCENARIOS, ids=lambda p: p.stem)
+def test_each_scenario_renders_its_own_configuration(values):
+    wanted = yaml.safe_load(values.read_text())["config"]
+    rendered = config_of(render("-f", values))
+    assert rendered["accounts"].keys() == wanted["accounts"].keys()
+    for name, account in wanted["accounts"].items():
+        got = rendered["accounts"][name]
+        assert got["limit"].pop("pods") >= 1
+        account["limit"].pop("pods", None)
+        assert got == account
+
+
+# Whole numbers of a million and more must arrive in digits, however they were given.
+def test_big_numbers_from_values(demo):
+    text = template("-f", LARGE)
+    assert not re.search(r"[0-9]e\+", text)
+    config = config_of(render("-f", LARGE))
+    assert config["accounts"]["taxcloud-main"]["limit"] == {"burst": 1000000, "pods": 40, "rate": "2500000/d"}
+    assert config["accounts"]["taxcloud-main"]["breaker"]["minimum"] == 1000000
+    assert config["accounts"]["taxcloud-eu"]["limit"]["burst"] == 4000000000
+    assert config["segment"]["rate_records"] == 1048576
+    for digits in ("burst: 1000000\n", "burst: 4000000000\n", "rate_records: 1048576\n", "minimum: 1000000\n"):
+        assert digits in text
+
+
+def test_big_numbers_from_the_command_line():
+    sets = {f"{ACCOUNT}.limit.burst": 1000000, f"{ACCOUNT}.limit.rate": "2500000/d", f"{ACCOUNT}.limit.pods": 100000,
+            f"{ACCOUNT}.breaker.minimum": 1000000, "config.segment.rate_records": 1048576, "uid": 67108864,
+            "sharedGid": 2500000}
+    args = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    text = template("-f", DEMO, *args)
+    assert not re.search(r"[0-9]e\+", text)
+    for digits in ("burst: 1000000\n", "rate: 2500000/d\n", "minimum: 1000000\n", "rate_records: 1048576\n",
+                   "runAsUser: 67108864\n", "fsGroup: 2500000\n"):
+        assert digits in text
+
+
+def test_sidecar_is_native_and_starts_first(demo):
+    sidecar = sidecar_of(demo)
+    assert sidecar["restartPolicy"] == "Always"
+    assert sidecar["startupProbe"]["httpGet"] == {"path": "/readyz", "port": "spillway-admin"}
+    assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "spillway-admin"}
+    assert "readinessProbe" not in sidecar
+    assert sidecar["ports"] == [{"name": "spillway-admin", "containerPort": 9090}]
+    assert sidecar["args"] == ["--config", "/etc/spillway/spillway.yaml"]
+    assert "spillway" not in [c["name"] for c in demo["containers"]]
+    assert demo["terminationGracePeriodSeconds"] == 60
+
+
+def test_admin_port_follows_the_configuration():
+    pod = pod_of(render("-f", DEMO, "--set-string", "config.listen.admin=[::]:9191"), "shop-spillway-demo")
+    assert sidecar_of(pod)["ports"][0]["containerPort"] == 9191
+
+
+def test_app_has_pub_read_only_and_rw_writable(demo):
+    [app] = demo["containers"]
+    mounts = mounts_of(app)
+    assert mounts.keys() == {"spillway-pub", "spillway-rw"}
+    assert mounts["spillway-pub"] == {"name": "spillway-pub", "mountPath": "/run/spillway/pub", "readOnly": True}
+    assert mounts["spillway-rw"] == {"name": "spillway-rw", "mountPath": "/run/spillway/rw"}
+    env = {e["name"]: e["value"] for e in app["env"]}
+    assert env["SPILLWAY_URL"] == "http://127.0.0.1:8390"
+    assert env["SPILLWAY_TOKEN_FILE"] == "/run/spillway/pub/token"
+    sidecar = mounts_of(sidecar_of(demo))
+    assert not sidecar["spillway-pub"].get("readOnly") and not sidecar["spillway-rw"].get("readOnly")
+    assert sidecar["spillway-config"]["readOnly"] is True
+
+
+def test_privileges(demo):
+    sidecar = sidecar_of(demo)["securityContext"]
+    app = demo["containers"][0]["securityContext"]
+    for context in (sidecar, app):
+        assert context["runAsNonRoot"] is True
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert sidecar["runAsUser"] == 65532
+    assert app["runAsUser"] != sidecar["runAsUser"]
+    assert demo["securityContext"]["fsGroup"] == sidecar["runAsGroup"]
+    assert demo["securityContext"]["supplementalGroups"] == [sidecar["runAsGroup"]]
+    assert demo["automountServiceAccountToken"] is False
+
+
+# Memory-backed pages are charged to the sidecar, which touches them first; old and new exist side by side in a swap.
+@pytest.mark.parametrize("values", [DEMO, LARGE], ids=lambda p: p.stem)
+def test_memory_holds_process_and_segment_twice(values):
+    documents = render("-f", values)
+    pod = pod_of(documents, "shop-spillway-demo")
+    segment = {"slots": 256, "cells": 2048, "rate_records": 65536} | config_of(documents).get("segment", {})
+    pub_bytes = 65536 + 2 * segment["rate_records"] * 80
+    rw_bytes = 262144 + segment["cells"] * 2048 + segment["slots"] * 128
+    volumes = volumes_of(pod)
+    sizes = {name: volumes[name]["emptyDir"] for name in ("spillway-pub", "spillway-rw")}
+    assert all(size["medium"] == "Memory" for size in sizes.values())
+    assert mebibytes(sizes["spillway-pub"]["sizeLimit"]) * MIB >= 2 * pub_bytes
+    assert mebibytes(sizes["spillway-rw"]["sizeLimit"]) * MIB >= 2 * rw_bytes
+    resources = sidecar_of(pod)["resources"]
+    limit = mebibytes(resources["limits"]["memory"])
+    assert limit == 96 + sum(mebibytes(size["sizeLimit"]) for size in sizes.values())
+    assert mebibytes(resources["requests"]["memory"]) == limit
+    assert "cpu" not in resources["limits"]
+
+
+def test_secrets_by_reference_in_the_sidecar_only(demo):
+    documents = render("-f", DEMO)
+    assert {kind for kind, _ in documents} == {"ConfigMap", "Deployment"}
+    sources = volumes_of(demo)["spillway-config"]["projected"]["sources"]
+    assert {"secret": {"name": "taxcloud", "items": [{"key": "api-key", "path": "secrets/taxcloud/api-key"}]}} in sources
+    assert "spillway-config" not in mounts_of(demo["containers"][0])
+
+
+def test_pods_are_filled_from_what_is_known():
+    def pods(*args):
+        accounts = config_of(render(*args))["accounts"]
+        return {name: account["limit"]["pods"] for name, account in accounts.items()}
+
+    assert pods("-f", DEMO) == {"taxcloud-main": 2}
+    assert pods("-f", DEMO, "--set", "autoscaling.maxReplicas=9") == {"taxcloud-main": 9}
+    assert pods("-f", LARGE) == {"taxcloud-main": 40, "taxcloud-eu": 12}
+    assert pods("-f", LIBRARY) == {"taxcloud-main": 3}
+
+
+def test_store_kinds():
+    def store(kind, *args):
+        pod = pod_of(render("-f", DEMO, "--set", f"store.kind={kind}", *args), "shop-spillway-demo")
+        return volumes_of(pod)["spillway-store"]
+
+    assert store("emptyDir")["emptyDir"] == {"sizeLimit": "1Gi"}
+    claim = store("ephemeral")["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert claim["resources"]["requests"]["storage"] == "1Gi" and "storageClassName" not in claim
+    one = store("claim", "--set", "replicaCount=1", "--set", "store.claimName=flags")
+    assert one["persistentVolumeClaim"] == {"claimName": "flags"}
+
+
+@pytest.mark.parametrize("sets, sentence", [
+    (["replicaCount=null", "demo.enabled=false"], "nothing says how many pods share the limit of account taxcloud-main"),
+    (["config.accounts=null"], "missing property 'accounts'"),
+    (["credentials=null"], "missing property 'credentials'"),
+    (["credentials[0].mountPath=/etc/spillway/secrets/other"], "which nothing mounts: add an entry to credentials"),
+    (["config.fallback.rates[0].file=/etc/spillway/rates/a.csv", "config.fallback.rates[0].as_of=2025-11-01",
+      "config.fallback.rates[0].source=v"], "which nothing mounts: add an entry to files"),
+    (["demo.uid=65532"], "demo.uid equals uid"),
+    (["store.kind=claim", "replicaCount=1"], "name the claim in store.claimName"),
+    (["store.kind=claim", "store.claimName=flags"], "store.kind claim serves one pod"),
+    (["store.kind=external"], "which defines the volume spillway-store"),
+    (["replicaCount=null", f"{ACCOUNT}.limit.pods=3"], "demo.enabled needs replicaCount"),
+    (["config.loop.backend=io_uring"], "which seccompProfile RuntimeDefault forbids"),
+], ids=lambda v: v[0] if isinstance(v, list) else None)
+def test_contradictions_are_refused_with_a_sentence(sets, sentence):
+    with pytest.raises(HelmError, match=re.escape(sentence)):
+        template("-f", DEMO, *[part for s in sets for part in ("--set", s)])
+
+
+@pytest.mark.parametrize("setting, place", [
+    ("replicas=3", "'replicas' not allowed"),
+    ("replicaCount=0", "/replicaCount"),
+    ("replicaCount=many", "/replicaCount"),
+    ("store.kind=disk", "/store/kind"),
+    ("uid=0", "/uid"),
+    ("image.digest=sha256:12", "/image/digest"),
+    ("seccompProfile.type=Unconfined", "/seccompProfile/type"),
+    ("seccompProfile.type=Localhost", "/seccompProfile"),
+    ("config.acounts.x=1", "'acounts' not allowed"),
+    (f"{ACCOUNT}.limit.rate=100", f"/{ACCOUNT.replace('.', '/')}/limit/rate"),
+    (f"{ACCOUNT}.limit.rate=1e6/s", f"/{ACCOUNT.replace('.', '/')}/limit/rate"),
+    (f"{ACCOUNT}.limit.burst=1.5", f"/{ACCOUNT.replace('.', '/')}/limit/burst"),
+    (f"{ACCOUNT}.limit.burst=4000000001", f"/{ACCOUNT.replace('.', '/')}/limit/burst"),
+    (f"{ACCOUNT}.credentials.api_key=s3cret", "'api_key' not allowed"),
+    ("config.listen.quote=0.0.0.0:8390", "/config/listen/quote"),
+    ("config.listen.admin=127.0.0.1:9090", "/config/listen/admin"),
+    ("config.segment.cells=63", "/config/segment/cells"),
+    ("config.segment.pub_dir=/tmp", "'pub_dir' not allowed"),
+    ("credentials[0].mountPath=/etc/spillway/secrets/../spillway.yaml", "/credentials/0/mountPath"),
+], ids=lambda v: v)
+def test_bad_values_are_refused_by_the_schema(setting, place):
+    with pytest.raises(HelmError, match=re.escape(place)):
+        template("-f", DEMO, "--set", setting)
+
+
+def test_no_account_is_refused():
+    with pytest.raises(HelmError, match="config.accounts is empty"):
+        template()
+
+
+def test_two_files_at_one_place_are_refused(tmp_path):
+    values = yaml.safe_load(DEMO.read_text())
+    values["credentials"] *= 2
+    twice = tmp_path / "values.yaml"
+    twice.write_text(yaml.safe_dump(values))
+    with pytest.raises(HelmError, match="two entries of credentials and files are mounted at"):
+        template("-f", twice)
+
+
+def test_notes_show_memory_and_share(tmp_path):
+    # `helm template` leaves NOTES.txt out, and `helm install` wants a cluster: a copy renders it in a ConfigMap.
+    chart = tmp_path / "spillway"
+    shutil.copytree(CHART, chart)
+    shutil.move(chart / "templates" / "NOTES.txt", chart / "notes.txt")
+    (chart / "templates" / "notes.yaml").write_text(
+        'kind: ConfigMap\nmetadata: {name: notes}\ndata:\n  notes: |\n    {{- tpl (.Files.Get "notes.txt") . | nindent 4 }}')
+    notes = render("-f", LARGE, chart=chart)["ConfigMap", "notes"]["data"]["notes"]
+    assert "96 MiB process + 322 MiB pub + 258 MiB rw (each twice its segment file) = 676 MiB" in notes
+    assert "taxcloud-main: 2500000/d / 40 pods = 62500/d" in notes
+    assert "taxcloud-eu: 50/s / 12 pods = 4.1667/s" in notes
+
+
+# The schema repeats the sidecar's, so that a mistake is told before a pod is made. The two must not drift apart.
+def test_schema_knows_the_keys_of_the_configuration():
+    given_by_chart = {"SegmentConfig": {"pub_dir", "rw_dir", "gid"}, "StoreConfig": {"file"},
+                      "CredentialsConfig": {"api_key_env"}}
+    proto = re.sub(r"//.*", "", (ROOT / "proto/spillway/v1/config.proto").read_text())
+    proto = re.sub(r"enum \w+ \{[^}]*\}", "", proto)
+    schema = json.loads((CHART / "values.schema.json").read_text())["definitions"]
+    messages = dict(re.findall(r"message (\w+) \{([^}]*)\}", proto))
+    assert "Config" in messages and "AccountConfig" in messages
+    for message, body in messages.items():
+        fields = set(re.findall(r"(\w+) = \d+;", body))
+        assert set(schema[message]["properties"]) == fields - given_by_chart.get(message, set()), message
+
+
+@pytest.fixture(params=["spillway", "tax"])
+def parent(request, tmp_path):
+    """A chart made of the three examples in the chart's README, with the dependency under its name or an alias."""
+    name = request.param
+    dependency, values, deployment = re.findall(r"```yaml\n(.*?)```", (CHART / "README.md").read_text(), re.S)
+    chart = {"apiVersion": "v2", "name": "shop", "version": "1.0.0"} | yaml.safe_load(dependency)
+    chart["dependencies"][0]["repository"] = f"file://{CHART}"
+    if name != "spillway":
+        chart["dependencies"][0]["alias"] = name
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({name: yaml.safe_load(values)["spillway"]}))
+    (tmp_path / "templates" / "checkout.yaml").write_text(
+        deployment.replace(".Subcharts.spillway", f".Subcharts.{name}"))
+    helm("dependency", "update", tmp_path)
+    return tmp_path, name
+
+
+def test_another_chart_includes_the_sidecar(parent):
+    chart, name = parent
+    documents = render(chart=chart)
+    config_name = "shop-spillway-config" if name == "spillway" else "shop-tax-config"
+    assert set(documents) == {("ConfigMap", config_name), ("Deployment", "shop-checkout")}
+    assert config_of(documents, config_name)["accounts"]["taxcloud-main"]["limit"]["pods"] == 4
+    pod = pod_of(documents, "shop-checkout")
+    assert sidecar_of(pod)["restartPolicy"] == "Always"
+    assert sidecar_of(pod)["image"] == "ghcr.io/spillway/spillway:0.1.0"
+    sources = volumes_of(pod)["spillway-config"]["projected"]["sources"]
+    assert sources[0] == {"configMap": {"name": config_name}}
+    [app] = pod["containers"]
+    for container in (app, sidecar_of(pod)):
+        assert mounts_of(container).keys() <= volumes_of(pod).keys()
+    assert mounts_of(app)["spillway-pub"]["readOnly"] is True
+    assert app["securityContext"]["runAsUser"] != sidecar_of(pod)["securityContext"]["runAsUser"]
+
+
+def test_another_charts_values_reach_the_sidecar(parent):
+    chart, name = parent
+    documents = render("--set", f"{name}.config.listen.quote=null", "--set", f"{name}.image.tag=9.9", chart=chart)
+    pod = pod_of(documents, "shop-checkout")
+    assert sidecar_of(pod)["image"].endswith(":9.9")
+    assert "SPILLWAY_URL" not in [e["name"] for e in pod["containers"][0]["env"]]
+    [config] = [d["data"]["spillway.yaml"] for (kind, _), d in documents.items() if kind == "ConfigMap"]
+    assert "quote" not in yaml.safe_load(config)["listen"]
+    with pytest.raises(HelmError, match="'replicas' not allowed"):
+        template("--set", f"{name}.replicas=3", chart=chart)
