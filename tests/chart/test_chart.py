@@ -58,7 +58,7 @@ def test_each_scenario_renders_its_own_configuration(values):
 
 
 # Whole numbers of a million and more must arrive in digits, however they were given.
-def test_big_numbers_from_values(demo):
+def test_big_numbers_from_values():
     text = template("-f", LARGE)
     assert not re.search(r"[0-9]e\+", text)
     config = config_of(render("-f", LARGE))
@@ -66,7 +66,9 @@ def test_big_numbers_from_values(demo):
     assert config["accounts"]["taxcloud-main"]["breaker"]["minimum"] == 1000000
     assert config["accounts"]["taxcloud-eu"]["limit"]["burst"] == 4000000000
     assert config["segment"]["rate_records"] == 1048576
-    for digits in ("burst: 1000000\n", "burst: 4000000000\n", "rate_records: 1048576\n", "minimum: 1000000\n"):
+    for digits in ("burst: 1000000\n", "burst: 4000000000\n", "rate_records: 1048576\n", "minimum: 1000000\n",
+                   "runAsUser: 1000680000\n", "runAsGroup: 1000680001\n", "fsGroup: 1000680001\n",
+                   "supplementalGroups: [1000680001]\n", "runAsUser: 1000680002\n"):
         assert digits in text
 
 
