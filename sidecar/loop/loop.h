@@ -20,7 +20,8 @@ struct spw_loop;
 
 enum spw_loop_backend { SPW_LOOP_AUTO, SPW_LOOP_URING, SPW_LOOP_EPOLL };
 
-/* Event bits of a watch. HANGUP and ERROR are reported whether asked for or not. */
+/* Event bits of a watch. HANGUP (both directions closed) and ERROR are reported whether asked for or not; asking for
+ * HANGUP also reports a peer that closed its sending half. */
 enum { SPW_LOOP_READ = 1, SPW_LOOP_WRITE = 2, SPW_LOOP_HANGUP = 4, SPW_LOOP_ERROR = 8 };
 
 struct spw_loop_watch;
@@ -30,13 +31,14 @@ typedef void spw_loop_watch_fn(struct spw_loop *loop, struct spw_loop_watch *wat
 typedef void spw_loop_timer_fn(struct spw_loop *loop, struct spw_loop_timer *timer);
 typedef void spw_loop_task_fn(struct spw_loop *loop, struct spw_loop_task *task);
 
-/* Level-triggered interest in one descriptor. Zero-initialise, then fill fn and owner. */
+/* Level-triggered interest in one descriptor. Zero-initialise, then fill fn and owner. One watch per descriptor. */
 struct spw_loop_watch {
     spw_loop_watch_fn *fn;
     void *owner;
-    int fd;              /* set by spw_loop_watch_set */
-    uint32_t events;     /* wanted now; 0 = not watched */
-    uint32_t index;      /* private: the back-end's place for it, 0 = none */
+    int fd;          /* set by spw_loop_watch_set */
+    uint32_t events; /* wanted now; 0 = not watched */
+    uint32_t index;  /* private: the loop's place for it, 0 = none */
+    bool has_fd;     /* private: fd was set and not closed yet */
 };
 
 /* One-shot timer on CLOCK_BOOTTIME. Zero-initialise, then fill fn and owner. */
@@ -44,6 +46,7 @@ struct spw_loop_timer {
     spw_loop_timer_fn *fn;
     void *owner;
     uint64_t at_ns;
+    uint64_t order;      /* private: equal deadlines fire in the order they were set */
     uint32_t heap_index; /* private: 1-based place in the heap, 0 = not armed */
 };
 
@@ -54,8 +57,11 @@ struct spw_loop_task {
     struct spw_loop_task *next; /* private */
 };
 
-/* AUTO probes io_uring and falls back to epoll; URING fails where the kernel refuses it. Cold. */
-enum spw_status spw_loop_new(enum spw_loop_backend wanted, struct spw_loop **out, struct spw_error *err) SPW_WARN_UNUSED;
+/* AUTO probes io_uring and falls back to epoll (one warning says why); URING fails where the kernel refuses it. Cold.
+ * May run on another thread than spw_loop_run. */
+enum spw_status spw_loop_new(enum spw_loop_backend wanted, struct spw_loop **out,
+                             struct spw_error *err) SPW_WARN_UNUSED;
+/* After spw_loop_run has returned and nobody posts any more. Tasks not run yet are dropped; descriptors stay open. */
 void spw_loop_destroy(struct spw_loop *loop);
 
 const char *spw_loop_backend_name(const struct spw_loop *loop);   /* "io_uring" or "epoll" */
@@ -64,20 +70,31 @@ const char *spw_loop_backend_reason(const struct spw_loop *loop); /* why this on
 uint64_t spw_loop_now_ns(const struct spw_loop *loop); /* CLOCK_BOOTTIME at the start of this turn */
 uint64_t spw_loop_lag_ns(const struct spw_loop *loop); /* longest of the last 64 turns, callbacks only */
 
-/* Watch fd for events (replaces what was asked before; 0 = stop watching). */
-enum spw_status spw_loop_watch_set(struct spw_loop *loop, struct spw_loop_watch *watch, int fd, uint32_t events)
-    SPW_WARN_UNUSED;
+/* Watch fd for events (replaces what was asked before; 0 = stop watching, which cannot fail). Once stopped the loop has
+ * no hold on the descriptor: stop before closing it. Fails with INVALID on a closed descriptor, NO_MEMORY, or SYSTEM
+ * where the descriptor cannot be polled. */
+enum spw_status spw_loop_watch_set(struct spw_loop *loop, struct spw_loop_watch *watch, int fd,
+                                   uint32_t events) SPW_WARN_UNUSED;
+/* The same as events 0: stop watching, leave the descriptor open. */
+void spw_loop_watch_stop(struct spw_loop *loop, struct spw_loop_watch *watch);
 /* Stop watching and close the descriptor so that the peer sees the end at once (an armed io_uring poll would hold
- * the file open). The watch is free for reuse on return and gets no further call. */
+ * the file open). The watch is free for reuse on return and gets no further call. Nothing for a watch never set. */
 void spw_loop_watch_close(struct spw_loop *loop, struct spw_loop_watch *watch);
 
+/* (Re-)arm: fires in the first turn whose now is at or past at_ns. Set from a timer's fn it fires in a later turn, so
+ * that a timer which re-arms itself in the past does not starve descriptors. */
 void spw_loop_timer_set(struct spw_loop *loop, struct spw_loop_timer *timer, uint64_t at_ns);
 void spw_loop_timer_cancel(struct spw_loop *loop, struct spw_loop_timer *timer);
+static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
+{
+    return timer->heap_index != 0;
+}
 
 /* From any thread: run task->fn on the loop thread, in the order posted. Wakes the loop. Never blocks, never fails. */
 void spw_loop_post(struct spw_loop *loop, struct spw_loop_task *task);
 
-/* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. */
+/* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. A turn: wait,
+ * descriptors, tasks, timers. May be run again, on the same thread. spw_loop_stop is async-signal-safe. */
 enum spw_status spw_loop_run(struct spw_loop *loop, struct spw_error *err) SPW_WARN_UNUSED;
 void spw_loop_stop(struct spw_loop *loop);
 
