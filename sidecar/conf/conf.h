@@ -37,9 +37,9 @@ struct spw_conf_integration {
 };
 
 struct spw_conf_limit {
-    struct spw_rate rate;  /* of the whole account, as published */
-    uint64_t burst_count;  /* of the whole account; default: one second's worth, at least 1 */
-    uint32_t pods_count;   /* how many pods share it: mandatory */
+    struct spw_rate rate; /* of the whole account, as published */
+    uint64_t burst_count; /* of the whole account; default: one second's worth, at least 1 */
+    uint32_t pods_count;  /* how many pods share it: mandatory */
 };
 
 enum spw_breaker_mode { SPW_BREAKER_ENFORCE, SPW_BREAKER_OBSERVE, SPW_BREAKER_DISABLED };
@@ -50,7 +50,8 @@ struct spw_conf_breaker {
     uint32_t minimum_count;         /* outcomes in the window before the share counts; default 20 */
     uint32_t window_ms;             /* 1,000..160,000, default 10,000 */
     uint32_t cooldown_min_ms;       /* default 30,000 */
-    uint32_t cooldown_max_ms;       /* default 60,000; the cooldown doubles from min to max with each failed probe */
+    uint32_t
+        cooldown_max_ms; /* default 60,000; the cooldown doubles from min to max with each failed probe */
     enum spw_breaker_mode mode;
 };
 
@@ -62,17 +63,17 @@ struct spw_conf_secret {
 
 struct spw_conf_account {
     char name[SPW_NAME_BYTES];
-    char provider[SPW_NAME_BYTES];   /* "taxcloud", ... : a profile's name */
-    char url[SPW_PATH_BYTES];        /* https://host[:port]; http:// only with allow_plain_http */
+    char provider[SPW_NAME_BYTES]; /* "taxcloud", ... : a profile's name */
+    char url[SPW_PATH_BYTES];      /* https://host[:port]; http:// only with allow_plain_http */
     bool allow_plain_http;
     char ca_file[SPW_PATH_BYTES];    /* "" = the system's */
     char connection[SPW_NAME_BYTES]; /* TaxCloud's connection id */
     struct spw_conf_secret api_key;
     struct spw_conf_limit limit;
-    uint32_t header_buffer_ppm;      /* default 150,000 (15 %), 0..500,000 */
-    uint32_t batch_reserve_ppm;      /* share of the burst class batch must leave; default 100,000 */
-    uint32_t concurrency_count;      /* permits for calls in flight from this pod; 0 = not limited; max 256 */
-    uint32_t deadline_ms;            /* 100..10,000; default 1,800 */
+    uint32_t header_buffer_ppm; /* default 150,000 (15 %), 0..500,000 */
+    uint32_t batch_reserve_ppm; /* share of the burst class batch must leave; default 100,000 */
+    uint32_t concurrency_count; /* permits for calls in flight from this pod; 0 = not limited; max 256 */
+    uint32_t deadline_ms;       /* 100..10,000; default 1,800 */
     struct spw_conf_breaker breaker;
     uint32_t integrations_count;
     struct spw_conf_integration integrations[SPW_CONF_INTEGRATIONS_MAX_COUNT];
@@ -93,32 +94,32 @@ struct spw_conf_rate_file {
 };
 
 struct spw_conf_fallback {
-    bool nexus_all;                  /* true when the list is absent: every destination is taxed */
+    bool nexus_all; /* true when the list is absent: every destination is taxed */
     uint32_t nexus_count;
     char nexus[SPW_CONF_STATES_MAX_COUNT][4]; /* "WA" */
     uint32_t rate_files_count;
     struct spw_conf_rate_file rate_files[SPW_CONF_RATE_FILES_MAX_COUNT];
-    uint32_t max_age_warn_days;      /* default 45 */
-    uint32_t max_age_refuse_days;    /* default 120 */
-    enum spw_on_no_rate on_no_rate;  /* default block */
-    uint32_t default_rate_ppb;       /* with DEFAULT_RATE: mandatory */
+    uint32_t max_age_warn_days;         /* default 45 */
+    uint32_t max_age_refuse_days;       /* default 120 */
+    enum spw_on_no_rate on_no_rate;     /* default block */
+    uint32_t default_rate_ppb;          /* with DEFAULT_RATE: mandatory */
     enum spw_tax_rule tax_rule_default; /* default general */
     uint32_t tax_codes_count;
     struct spw_conf_tax_code tax_codes[SPW_CONF_TAX_CODES_MAX_COUNT];
-    enum spw_rounding rounding;      /* default half-up/line */
-    bool shipping_taxable;           /* default true */
+    enum spw_rounding rounding; /* default half-up/line */
+    bool shipping_taxable;      /* default true */
 };
 
 /* What to do with a flag when no cell is free. */
 enum spw_on_full { SPW_ON_FULL_HAND_BACK, SPW_ON_FULL_DENY };
 
 struct spw_conf_segment {
-    char pub_dir[SPW_PATH_BYTES];    /* default /run/spillway/pub: read-only in the app */
-    char rw_dir[SPW_PATH_BYTES];     /* default /run/spillway/rw */
-    uint32_t gid;                    /* shared group of app and sidecar; UINT32_MAX = the process's own */
-    uint32_t slots_count;            /* attached processes, 8..512; default 256 */
-    uint32_t cells_count;            /* flag cells, 64..65,536; default 2,048 */
-    uint32_t rate_records_count;     /* per half, 1,024..1,048,576; default 65,536 */
+    char pub_dir[SPW_PATH_BYTES]; /* default /run/spillway/pub: read-only in the app */
+    char rw_dir[SPW_PATH_BYTES];  /* default /run/spillway/rw */
+    uint32_t gid;                 /* shared group of app and sidecar; UINT32_MAX = the process's own */
+    uint32_t slots_count;         /* attached processes, 8..512; default 256 */
+    uint32_t cells_count;         /* flag cells, 64..65,536; default 2,048 */
+    uint32_t rate_records_count;  /* per half, 1,024..1,048,576; default 65,536 */
 };
 
 struct spw_conf {
@@ -127,7 +128,8 @@ struct spw_conf {
     struct spw_conf_fallback fallback;
     struct spw_conf_segment segment;
     /* doors */
-    bool require_app_uid_differs;    /* refuse quote-door peers that run as the sidecar's own uid; default false */
+    bool
+        require_app_uid_differs; /* refuse quote-door peers that run as the sidecar's own uid; default false */
     char quote_listen[SPW_PATH_BYTES];   /* loopback "127.0.0.1:8390"; "" = Unix socket only */
     char admin_listen[SPW_PATH_BYTES];   /* metrics and health, default "0.0.0.0:9090" */
     char control_listen[SPW_PATH_BYTES]; /* gRPC on loopback TCP, read only; "" = Unix socket only */
@@ -135,10 +137,10 @@ struct spw_conf {
     char store_file[SPW_PATH_BYTES]; /* default /var/lib/spillway/flags.db */
     enum spw_on_full on_full;        /* default hand-back */
     /* process */
-    char loop_backend[16];           /* "auto" (default), "io_uring", "epoll" */
-    char log_level[16];              /* "debug", "info" (default), "warn", "error" */
+    char loop_backend[16]; /* "auto" (default), "io_uring", "epoll" */
+    char log_level[16];    /* "debug", "info" (default), "warn", "error" */
     bool log_json;
-    uint32_t drain_ms;               /* at SIGTERM, default 10,000 */
+    uint32_t drain_ms; /* at SIGTERM, default 10,000 */
 };
 
 /* Read, walk and check the file. On failure *out is NULL and err names path, line and remedy. */
@@ -150,19 +152,24 @@ void spw_conf_destroy(struct spw_conf *conf);
 
 /* Units as people write them; each is a pure function over NUL-terminated text, shared with spillwayctl and gRPC. */
 enum spw_status spw_parse_rate(const char *text, struct spw_rate *out, struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_parse_duration_ms(const char *text, uint64_t *out_ms, struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_parse_percent_ppm(const char *text, uint32_t *out_ppm, struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_parse_duration_ms(const char *text, uint64_t *out_ms,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_parse_percent_ppm(const char *text, uint32_t *out_ppm,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb,
+                                   struct spw_error *err) SPW_WARN_UNUSED;
 enum spw_status spw_parse_date_day(const char *text, int32_t *out_day, struct spw_error *err) SPW_WARN_UNUSED;
 enum spw_status spw_parse_minor(const char *text, int64_t *out_minor, struct spw_error *err) SPW_WARN_UNUSED;
 /* The same way back; out is NUL-terminated, room at least 32 bytes. */
 void spw_format_rate(const struct spw_rate *rate, char *out, size_t room);
-void spw_format_minor(int64_t minor, char *out, size_t room);       /* "6.71", "-0.05" */
-void spw_format_rate_ppb(uint32_t ppb, char *out, size_t room);     /* "0.092", no trailing zeros */
-void spw_format_day(int32_t day, char *out, size_t room);           /* "2025-11-01" */
+void spw_format_minor(int64_t minor, char *out, size_t room);   /* "6.71", "-0.05" */
+void spw_format_rate_ppb(uint32_t ppb, char *out, size_t room); /* "0.092", no trailing zeros */
+void spw_format_day(int32_t day, char *out, size_t room);       /* "2025-11-01" */
 
 /* Check one account's limit on its own: the same rules for file and gRPC. */
-enum spw_status spw_conf_limit_check(const struct spw_conf_limit *limit, struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_conf_breaker_check(const struct spw_conf_breaker *breaker, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_conf_limit_check(const struct spw_conf_limit *limit,
+                                     struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_conf_breaker_check(const struct spw_conf_breaker *breaker,
+                                       struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

@@ -1,0 +1,108 @@
+/* conf.c: see conf.h: the file, the walk, the check, in this order.
+ *
+ * Owns: the life of struct spw_conf. Called by: main, spillwayctl, tests. Thread: any.
+ */
+#include "sidecar/conf/conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sidecar/conf/conf_check.h"
+#include "sidecar/conf/conf_text.h"
+
+#define FILE_MAX_BYTES ((size_t)1 << 20)
+
+static enum spw_status parse(const char *name, const char *text, size_t bytes, bool references,
+                             struct spw_conf **out, struct spw_error *err)
+{
+    *out = NULL;
+    if (bytes > FILE_MAX_BYTES)
+        return spw_error_set(err, SPW_STATUS_PARSE, "%s: the file is larger than %zu bytes: shorten it", name,
+                             FILE_MAX_BYTES);
+    enum spw_status status = spw_text_check(name, text, bytes, err);
+    if (status)
+        return status;
+    ProtobufCMessage *message = NULL;
+    struct spw_yaml_places places;
+    status = spw_yaml_read(name, text, bytes, &spillway__v1__config__descriptor, &message, &places, err);
+    struct spw_conf *conf = status ? NULL : calloc(1, sizeof *conf);
+    if (!status && !conf)
+        status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
+    if (!status) {
+        struct spw_check check = {.name = name, .places = &places, .references = references, .err = err};
+        status = spw_check_config(&check, (const Spillway__V1__Config *)(const void *)message, conf);
+    }
+    if (message)
+        protobuf_c_message_free_unpacked(message, NULL);
+    spw_yaml_places_clean_up(&places);
+    if (status)
+        free(conf);
+    else
+        *out = conf;
+    return status;
+}
+
+/* Read at most one byte more than is allowed, so that parse sees an oversize file as one. */
+static enum spw_status read_file(const char *path, char **out, size_t *out_bytes, struct spw_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return spw_error_set(
+            err, errno == ENOENT ? SPW_STATUS_NOT_FOUND : SPW_STATUS_SYSTEM,
+            "%s: cannot be opened (%s): name the configuration file, and let the sidecar read it", path,
+            strerror(errno));
+    enum spw_status status = SPW_STATUS_OK;
+    struct stat st;
+    char *text = malloc(FILE_MAX_BYTES + 1);
+    size_t bytes = 0;
+    if (!text)
+        status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", path);
+    else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        status = spw_error_set(err, SPW_STATUS_INVALID, "%s: is no regular file: name the file itself", path);
+    while (!status && bytes <= FILE_MAX_BYTES) {
+        ssize_t n = read(fd, text + bytes, FILE_MAX_BYTES + 1 - bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
+        if (n <= 0)
+            break;
+        bytes += (size_t)n;
+    }
+    close(fd);
+    if (status) {
+        free(text);
+        return status;
+    }
+    *out = text;
+    *out_bytes = bytes;
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
+                               struct spw_error *err)
+{
+    return parse(name, text, bytes, false, out, err);
+}
+
+enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err)
+{
+    *out = NULL;
+    char *text;
+    size_t bytes;
+    enum spw_status status = read_file(path, &text, &bytes, err);
+    if (status)
+        return status;
+    status = parse(path, text, bytes, true, out, err);
+    free(text);
+    return status;
+}
+
+void spw_conf_destroy(struct spw_conf *conf)
+{
+    free(conf);
+}

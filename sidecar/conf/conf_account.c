@@ -1,0 +1,299 @@
+/* conf_account.c: the rules of one account: provider, url, secrets, limit, breaker, integrations.
+ *
+ * Owns: spw_check_account. Called by: conf_check.c. Thread: any. Values of credentials never get into an error text,
+ * nor does a url that may hold a password.
+ */
+#include "sidecar/conf/conf_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sidecar/conf/conf_text.h"
+#include "sidecar/provider/provider.h"
+
+#define HEADER_BUFFER_MAX_PPM 500000u
+#define BATCH_RESERVE_MAX_PPM 900000u
+#define CONCURRENCY_MAX       256u
+#define DEADLINE_MIN_MS       100u
+#define DEADLINE_MAX_MS       10000u
+#define COOLDOWN_SEPARATOR    ".."
+
+/* --- url ---------------------------------------------------------------------------------------------------- */
+
+/* host[:port] with nothing after it; a v6 address stands in brackets. */
+static bool is_authority(const char *text)
+{
+    static const char DIGITS[] = "0123456789";
+    static const char HOST[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    size_t host_bytes;
+    if (text[0] == '[') {
+        host_bytes = 1 + strspn(text + 1, "0123456789abcdefABCDEF:.");
+        if (host_bytes == 1 || text[host_bytes] != ']')
+            return false;
+        host_bytes++;
+    } else {
+        host_bytes = strspn(text, HOST);
+        if (!host_bytes || text[0] == '.' || text[0] == '-')
+            return false;
+    }
+    const char *rest = text + host_bytes;
+    if (!*rest)
+        return true;
+    size_t digits_count = strspn(rest + 1, DIGITS);
+    if (*rest != ':' || !digits_count || digits_count > 5 || rest[1 + digits_count] || rest[1] == '0')
+        return false;
+    return strtoul(rest + 1, NULL, 10) <= UINT16_MAX;
+}
+
+static enum spw_status check_url(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                 const struct spw_profile *profile, struct spw_conf_account *out)
+{
+    const char *url = in->url ? in->url : profile->default_url;
+    out->allow_plain_http = in->has_allow_plain_http && in->allow_plain_http;
+    bool https = !strncmp(url, "https://", 8), http = !strncmp(url, "http://", 7);
+    if (!https && !http)
+        return spw_check_fault(c, "url", "must begin with https://");
+    if (http && !out->allow_plain_http)
+        return spw_check_fault(
+            c, "url",
+            "is http://, so the credentials would travel unencrypted: write https://, or set "
+            "allow_plain_http: true for a test provider");
+    if (https && out->allow_plain_http)
+        return spw_check_fault(c, "allow_plain_http", "does nothing with an https:// url: remove it");
+    if (!is_authority(url + (https ? 8 : 7)))
+        return spw_check_fault(
+            c, "url",
+            "must be a scheme and host[:port] alone, as https://api.example.com: no user name, path, "
+            "query or '/' at the end");
+    enum spw_status status = spw_check_text(c, "url", url, out->url, sizeof out->url);
+    if (!status)
+        status = spw_check_path(c, "ca_file", in->ca_file, out->ca_file, sizeof out->ca_file);
+    if (status || !in->ca_file)
+        return status;
+    if (http)
+        return spw_check_fault(c, "ca_file", "does nothing with an http:// url: remove it");
+    return spw_check_readable(c, "ca_file", out->ca_file);
+}
+
+/* --- provider ----------------------------------------------------------------------------------------------- */
+
+/* A provider whose paths hold a connection's id cannot be called without one. */
+static bool needs_connection(const struct spw_profile *profile)
+{
+    for (size_t i = 0; i < profile->allowed_count; i++)
+        if (strstr(profile->allowed[i], "{connectionId}"))
+            return true;
+    return false;
+}
+
+static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                      const struct spw_profile **profile, struct spw_conf_account *out)
+{
+    if (!in->provider)
+        return spw_check_fault(c, "provider", "is missing: write one of %s", spw_profile_names());
+    enum spw_status status = spw_check_name(c, "provider", in->provider, out->provider, sizeof out->provider);
+    if (status)
+        return status;
+    *profile = spw_profile_find(out->provider);
+    if (!*profile) {
+        char shown[SPW_SHOWN_BYTES];
+        return spw_check_fault(c, "provider", "%s is not known: write one of %s",
+                               spw_text_show(out->provider, strlen(out->provider), shown),
+                               spw_profile_names());
+    }
+    bool needed = needs_connection(*profile);
+    if (needed && !in->connection)
+        return spw_check_fault(c, "connection",
+                               "is missing: copy the connection's id from the provider's settings");
+    if (!needed && in->connection)
+        return spw_check_fault(c, "connection", "is not used by provider %s: remove it", out->provider);
+    if (needed && strchr(in->connection, '.'))
+        return spw_check_fault(c, "connection", "is no connection id: write letters, digits, '-' and '_'");
+    return spw_check_name(c, "connection", in->connection, out->connection, sizeof out->connection);
+}
+
+/* --- secrets ------------------------------------------------------------------------------------------------ */
+
+static bool is_variable_name(const char *text)
+{
+    static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    return text[0] && !(text[0] >= '0' && text[0] <= '9') && strspn(text, LETTERS) == strlen(text);
+}
+
+static enum spw_status check_secret(struct spw_check *c, const Spillway__V1__CredentialsConfig *in,
+                                    struct spw_conf_secret *out)
+{
+    if (!in)
+        return spw_check_fault(c, "credentials",
+                               "is missing: write {api_key_file: /path} or {api_key_env: NAME}");
+    if (in->api_key_file && in->api_key_env)
+        return spw_check_fault(c, "credentials", "names both api_key_file and api_key_env: keep one");
+    if (in->api_key_file) {
+        enum spw_status status =
+            spw_check_path(c, "credentials.api_key_file", in->api_key_file, out->file, sizeof out->file);
+        return status ? status : spw_check_readable(c, "credentials.api_key_file", out->file);
+    }
+    if (!is_variable_name(in->api_key_env))
+        return spw_check_fault(c, "credentials.api_key_env",
+                               "is no name of an environment variable: write its name, never the key itself");
+    enum spw_status status =
+        spw_check_text(c, "credentials.api_key_env", in->api_key_env, out->env, sizeof out->env);
+    if (status || !c->references)
+        return status;
+    const char *value = getenv(out->env);
+    if (!value || !value[0])
+        return spw_check_fault(
+            c, "credentials.api_key_env",
+            "names an environment variable that is not set: set it in the sidecar's container");
+    return SPW_STATUS_OK;
+}
+
+/* --- limit and breaker -------------------------------------------------------------------------------------- */
+
+static enum spw_status check_limit(struct spw_check *c, const Spillway__V1__LimitConfig *in,
+                                   struct spw_conf_limit *out)
+{
+    if (!in)
+        return spw_check_fault(
+            c, "limit",
+            "is missing: write the provider's published limit and how many pods share it, as "
+            "{rate: 100/s, burst: 250, pods: 40}");
+    if (!in->rate)
+        return spw_check_fault(c, "limit.rate",
+                               "is missing: write the published rate of the account, as 100/s");
+    enum spw_status status = spw_parse_rate(in->rate, &out->rate, c->err);
+    if (status)
+        return spw_check_place(c, "limit.rate", status);
+    out->burst_count = in->has_burst ? in->burst : spw_limit_default_burst(&out->rate);
+    out->pods_count = in->has_pods ? in->pods : 0;
+    if (in->has_pods && !in->pods)
+        return spw_check_fault(c, "limit.pods",
+                               "0 is out of range: write how many pods share the account's limit");
+    const char *field = "";
+    status = spw_limit_check(out, &field, c->err);
+    if (!status)
+        return status;
+    char path[64];
+    snprintf(path, sizeof path, "limit.%s", field);
+    return spw_check_place(c, path, status);
+}
+
+static enum spw_status check_cooldown(struct spw_check *c, const char *text, struct spw_conf_breaker *out)
+{
+    if (!text)
+        return SPW_STATUS_OK;
+    char from[SPW_SHOWN_BYTES];
+    const char *separator = strstr(text, COOLDOWN_SEPARATOR);
+    size_t bytes = separator ? (size_t)(separator - text) : strlen(text);
+    if (bytes >= sizeof from)
+        return spw_check_fault(c, "breaker.cooldown", "is no duration: write two, as 30s..60s");
+    memcpy(from, text, bytes);
+    from[bytes] = 0;
+    const char *to = separator ? separator + strlen(COOLDOWN_SEPARATOR) : from;
+    enum spw_status status =
+        spw_check_duration(c, "breaker.cooldown", from, 0, UINT32_MAX, &out->cooldown_min_ms);
+    return status ? status
+                  : spw_check_duration(c, "breaker.cooldown", to, 0, UINT32_MAX, &out->cooldown_max_ms);
+}
+
+static enum spw_status check_breaker(struct spw_check *c, const Spillway__V1__BreakerConfig *in,
+                                     struct spw_conf_breaker *out)
+{
+    *out = (struct spw_conf_breaker){.consecutive_429_count = 5,
+                                     .ratio_429_ppm = 200000,
+                                     .minimum_count = 20,
+                                     .window_ms = 10000,
+                                     .cooldown_min_ms = 30000,
+                                     .cooldown_max_ms = 60000,
+                                     .mode = SPW_BREAKER_ENFORCE};
+    if (!in)
+        return SPW_STATUS_OK;
+    if (in->has_consecutive_429)
+        out->consecutive_429_count = in->consecutive_429;
+    if (in->has_minimum)
+        out->minimum_count = in->minimum;
+    if (in->has_mode && in->mode == SPILLWAY__V1__BREAKER_CONFIG__MODE__MODE_OBSERVE)
+        out->mode = SPW_BREAKER_OBSERVE;
+    if (in->has_mode && in->mode == SPILLWAY__V1__BREAKER_CONFIG__MODE__MODE_DISABLED)
+        out->mode = SPW_BREAKER_DISABLED;
+    enum spw_status status =
+        spw_check_percent(c, "breaker.ratio_429", in->ratio_429, 1000000, &out->ratio_429_ppm);
+    if (!status)
+        status = spw_check_duration(c, "breaker.window", in->window, 0, UINT32_MAX, &out->window_ms);
+    if (!status)
+        status = check_cooldown(c, in->cooldown, out);
+    if (status)
+        return status;
+    const char *field = "";
+    status = spw_breaker_check(out, &field, c->err);
+    if (!status)
+        return status;
+    char path[64];
+    snprintf(path, sizeof path, "breaker.%s", field);
+    return spw_check_place(c, path, status);
+}
+
+/* --- integrations and the whole ----------------------------------------------------------------------------- */
+
+static enum spw_status check_integrations(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                          struct spw_conf_account *out)
+{
+    if (in->n_integrations > SPW_CONF_INTEGRATIONS_MAX_COUNT)
+        return spw_check_fault(c, "integrations", "has %zu entries: at most %u over all accounts",
+                               in->n_integrations, SPW_CONF_INTEGRATIONS_MAX_COUNT);
+    if (!in->n_integrations) {
+        out->integrations[0] = (struct spw_conf_integration){.name = "default", .class_ = SPW_CLASS_CHECKOUT};
+        out->integrations_count = 1;
+        return SPW_STATUS_OK;
+    }
+    for (size_t i = 0; i < in->n_integrations; i++) {
+        const Spillway__V1__AccountConfig__IntegrationsEntry *entry = in->integrations[i];
+        struct spw_conf_integration *integration = &out->integrations[i];
+        char field[SPW_CONF_PATH_BYTES];
+        snprintf(field, sizeof field, "integrations.%s", entry->key);
+        enum spw_status status =
+            spw_check_name(c, field, entry->key, integration->name, sizeof integration->name);
+        if (status)
+            return status;
+        integration->class_ = entry->value == SPILLWAY__V1__ACCOUNT_CONFIG__CLASS__CLASS_BATCH
+                                  ? SPW_CLASS_BATCH
+                                  : SPW_CLASS_CHECKOUT;
+        out->integrations_count++;
+    }
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_check_account(struct spw_check *c, const char *name,
+                                  const Spillway__V1__AccountConfig *in, struct spw_conf_account *out)
+{
+    snprintf(c->base, sizeof c->base, "accounts.%s", name);
+    enum spw_status status = spw_check_name(c, "", name, out->name, sizeof out->name);
+    out->header_buffer_ppm = 150000;
+    out->batch_reserve_ppm = 100000;
+    out->deadline_ms = 1800;
+    const struct spw_profile *profile = NULL;
+    if (!status)
+        status = check_provider(c, in, &profile, out);
+    if (!status)
+        status = check_url(c, in, profile, out);
+    if (!status)
+        status = check_secret(c, in->credentials, &out->api_key);
+    if (!status)
+        status = check_limit(c, in->limit, &out->limit);
+    if (!status)
+        status = spw_check_percent(c, "header_buffer", in->header_buffer, HEADER_BUFFER_MAX_PPM,
+                                   &out->header_buffer_ppm);
+    if (!status)
+        status = spw_check_percent(c, "batch_reserve", in->batch_reserve, BATCH_RESERVE_MAX_PPM,
+                                   &out->batch_reserve_ppm);
+    if (!status)
+        status = spw_check_count(c, "concurrency", in->has_concurrency, in->concurrency, 0, CONCURRENCY_MAX,
+                                 &out->concurrency_count);
+    if (!status)
+        status = spw_check_duration(c, "deadline", in->deadline, DEADLINE_MIN_MS, DEADLINE_MAX_MS,
+                                    &out->deadline_ms);
+    if (!status)
+        status = check_breaker(c, in->breaker, &out->breaker);
+    return status ? status : check_integrations(c, in, out);
+}
