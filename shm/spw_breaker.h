@@ -150,7 +150,7 @@ enum spw_outcome {
 static inline void spw__window_count(struct spw_account_words *words, uint32_t tick, bool bad)
 {
     uint64_t *cell = &words->window[tick % SPW_WINDOW_WORDS];
-    for (int i = 0; i < SPW_WINDOW_WORDS * 64; i++) {
+    for (unsigned i = 0; i < SPW_WINDOW_WORDS * 64; i++) {
         /* SYNC window: statistics that the breaker sums; each word is self-contained. */
         uint64_t word = spw_load_rlx(cell);
         uint64_t n_total = word & 0xFFFF, n_bad = word >> 16 & 0xFFFF;

@@ -41,7 +41,8 @@ extern "C" {
 #define SPW_PERMITS_PER_ACCOUNT   256u
 #define SPW_STATS_COUNT           16u
 #define SPW_CELL_BYTES            2048u
-#define SPW_CHAIN_MAX_CELLS       16u
+#define SPW_CHAIN_MAX_CELLS       24u
+#define SPW_ASSUMPTIONS_MAX_BYTES 4096u
 #define SPW_SOURCES_MAX_COUNT     16u
 #define SPW_NEXUS_MAX_COUNT       64u
 #define SPW_TAX_CODES_MAX_COUNT   128u
@@ -320,11 +321,13 @@ struct spw_stats {
 /* Permit word: {slot:9 | slot generation:10 | use:7 | expiry_ms:38}, 0 = free. */
 
 /* Cell word: {state:3 | slot:10 | slot generation:24 | cycle:27}. */
-enum spw_cell_state { SPW_CELL_FREE, SPW_CELL_WRITING, SPW_CELL_READY, SPW_CELL_CHAINED };
+enum spw_cell_state { SPW_CELL_FREE, SPW_CELL_WRITING, SPW_CELL_READY, SPW_CELL_CHAINED, SPW_CELL_TAKEN };
 struct spw_cell {
-    uint32_t next; /* index + 1 of the next cell of the chain, 0 = last */
-    uint32_t bytes; /* used of data */
-    uint8_t data[SPW_CELL_BYTES - 8];
+    uint32_t next;       /* index + 1 of the next cell of the chain, 0 = last */
+    uint32_t next_cycle; /* the cycle in which that cell belongs to this chain */
+    uint32_t bytes;      /* used of data */
+    uint32_t spare;
+    uint8_t data[SPW_CELL_BYTES - 16];
 };
 
 enum spw_cell_kind { SPW_CELL_FLAG = 1, SPW_CELL_ORDER = 2 };
