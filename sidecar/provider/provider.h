@@ -65,6 +65,11 @@ struct spw_rate_signals {
     int64_t retry_unix_ms;  /* wall-clock instant, rounded up */
     int64_t date_unix_ms;   /* the answer's Date */
     uint64_t window_ms;
+    /* The same two as waits counted from receipt. An instant is measured from the answer's own Date, so that a local
+     * clock that is wrong does not move it; one that is past is 0. These are what a gate is shut by. */
+    uint64_t reset_in_ms;
+    uint64_t retry_in_ms;
+    const char *dialect; /* static text: the family limit and remaining were read from; "" = none */
 };
 
 struct spw_profile {
@@ -92,9 +97,26 @@ const char *spw_profile_names(void);
 bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account, const char *method,
                         const char *path);
 
+/* What a bare number in a reset header means where the number alone cannot tell. */
+enum spw_reset_unit {
+    SPW_RESET_AUTO,     /* below 1e9 seconds from now, below 1e12 epoch seconds, from there epoch milliseconds */
+    SPW_RESET_DELTA_S,
+    SPW_RESET_DELTA_MS,
+    SPW_RESET_EPOCH_S,
+    SPW_RESET_EPOCH_MS
+};
+
+struct spw_headers_options {
+    enum spw_reset_unit reset_unit;
+    uint64_t skew_limit_ms; /* Date is the base of spans only when this near to receipt; 0 = 300,000 */
+};
+
 /* Read every known dialect of rate headers. headers = raw block "Name: value\r\n"...; received_unix_ms = wall clock at
  * receipt, used where the answer has no Date. Pure; never fails: what cannot be read is unknown. */
 void spw_headers_read(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
                       struct spw_rate_signals *out);
+/* The same for a provider whose reset unit is known. options NULL = the defaults. */
+void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
+                         const struct spw_headers_options *options, struct spw_rate_signals *out);
 
 #endif

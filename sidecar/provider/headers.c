@@ -1,0 +1,679 @@
+/* headers.c: what an answer's headers say about the provider's rate limit, in every dialect seen in the wild.
+ *
+ * Owns: the choice among dialects, windows and clocks. Called by: http/decide.c, spillwayctl. Thread: any; pure.
+ *
+ * Rules, in the order they decide:
+ *   R1 names have no case. R2 retry: Retry-After, else (on a refusal) the reset of the governing window; within a
+ *   dialect Reset-After comes before Reset. R3 spans count from the answer's Date when it is near to receipt, else
+ *   from receipt; instants are always measured from Date. R4 a bare number below 1e9 is a span in seconds, below 1e12
+ *   epoch seconds, above that epoch milliseconds; names ending in -Ms are spans in milliseconds. R5 what is negative,
+ *   too large, empty or malformed is unknown, never 0. R6 of several windows the one with the smallest
+ *   remaining/limit governs (limits unknown: the smallest remaining). R7 the first member of a Limit list is the
+ *   limit in force, its window comes from the first member with the same quota. R8 an unknown window stays unknown.
+ *   R9 used/limit gives remaining = limit - used.
+ * The newest dialect that tells what remains is believed; older ones beside it say the same thing again.
+ */
+#include "sidecar/provider/provider.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sidecar/provider/decimal.h"
+#include "sidecar/provider/instant.h"
+#include "sidecar/provider/quota.h"
+
+#define NAME_MAX_BYTES    96u
+#define VALUE_MAX_BYTES   512u
+#define GROUPS_MAX_COUNT  12u
+#define MEMBERS_MAX_COUNT 16u
+#define COUNT_MAX         1000000000000000 /* 1e15: more is a sentinel for "no limit" or nonsense */
+#define SKEW_LIMIT_MS     300000
+#define MS_PER_S          1000
+
+enum field {
+    FIELD_LIMIT,
+    FIELD_REMAINING,
+    FIELD_RESET,
+    FIELD_RESET_AFTER,
+    FIELD_RETRY_AFTER,
+    FIELD_USED,
+    FIELD_WINDOW,
+    FIELD_NEXT,
+    FIELD_POLICY,
+    FIELD_NONE, /* says nothing about counts or time */
+    FIELD_COUNT
+};
+
+enum dialect {
+    DIALECT_IETF_LIST,
+    DIALECT_IETF_DICTIONARY,
+    DIALECT_IETF_FIELDS,
+    DIALECT_X,
+    DIALECT_CALL_LIMIT
+};
+static const char *const dialect_text[] = {"ratelimit", "ratelimit-07", "ratelimit-06", "x-ratelimit",
+                                           "call-limit"};
+
+struct text {
+    char p[VALUE_MAX_BYTES];
+    size_t n;
+    bool too_long; /* then it is malformed: cutting could change a number */
+};
+
+/* The lines that belong together: one vendor's, one window's. */
+struct group {
+    char key[NAME_MAX_BYTES];
+    bool is_ms;               /* a name ended in -Ms or said milliseconds */
+    uint64_t named_window_ms; /* "-minute", "-daily" */
+    struct text fields[FIELD_COUNT];
+};
+
+struct window {
+    enum dialect dialect;
+    bool has_limit, has_remaining, has_reset, has_window;
+    uint64_t limit_count, remaining_count, window_ms;
+    struct spw_instant reset;
+};
+
+struct windows {
+    size_t count;
+    struct window at[2 * MEMBERS_MAX_COUNT + GROUPS_MAX_COUNT];
+};
+
+struct reading {
+    enum spw_reset_unit reset_unit;
+    struct text ratelimit, policy, call_limit; /* joined lines */
+    struct group groups[GROUPS_MAX_COUNT];
+    size_t groups_count;
+    bool has_date, from_cache;
+    int64_t date_unix_ms;
+    bool has_retry, has_vendor_retry;
+    struct spw_instant retry, vendor_retry;
+};
+
+/* ---- lines into fields ---- */
+
+static void join(struct text *t, const char *value, size_t bytes)
+{
+    size_t comma = t->n ? 2 : 0;
+    if (t->n + comma + bytes >= sizeof t->p) {
+        t->too_long = true;
+        return;
+    }
+    memcpy(t->p + t->n, ", ", comma);
+    memcpy(t->p + t->n + comma, value, bytes);
+    t->n += comma + bytes;
+    t->p[t->n] = 0;
+}
+
+static bool later(const struct spw_instant *a, const struct spw_instant *b)
+{
+    return a->is_span == b->is_span ? a->ms > b->ms : false;
+}
+
+/* The longest wait that a value or its comma-separated parts name. A whole value comes first: dates hold commas. */
+static bool take_longest(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out)
+{
+    if (spw_instant_parse(text, bytes, unit, out))
+        return true;
+    bool found = false;
+    const char *end = text + bytes;
+    for (const char *p = text; p < end;) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        const char *stop = comma ? comma : end;
+        while (p < stop && *p == ' ')
+            p++;
+        struct spw_instant one;
+        if (!spw_instant_parse(p, (size_t)(stop - p), unit, &one))
+            return false; /* one bad part makes the list untrustworthy */
+        if (!found || later(&one, out))
+            *out = one;
+        found = true;
+        p = comma ? comma + 1 : end;
+    }
+    return found;
+}
+
+static void take_retry(const char *value, size_t bytes, enum spw_reset_unit unit, bool *has,
+                       struct spw_instant *out)
+{
+    struct spw_instant one;
+    if (!take_longest(value, bytes, unit, &one))
+        return;
+    if (!*has || later(&one, out))
+        *out = one;
+    *has = true;
+}
+
+static struct group *group_of(struct reading *r, const char *key)
+{
+    for (size_t i = 0; i < r->groups_count; i++)
+        if (strcmp(r->groups[i].key, key) == 0)
+            return &r->groups[i];
+    if (r->groups_count == GROUPS_MAX_COUNT)
+        return NULL;
+    struct group *g = &r->groups[r->groups_count++];
+    snprintf(g->key, sizeof g->key, "%s", key);
+    return g;
+}
+
+static uint64_t named_window_ms(const char *word)
+{
+    static const struct {
+        const char *word;
+        uint64_t ms;
+    } names[] = {{"second", 1000},  {"secondly", 1000},  {"minute", 60000}, {"minutely", 60000},
+                 {"hour", 3600000}, {"hourly", 3600000}, {"day", 86400000}, {"daily", 86400000}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(word, names[i].word) == 0)
+            return names[i].ms;
+    return 0; /* also months and years: they have no fixed length */
+}
+
+/* What the words after "ratelimit" say. Words that name no field become part of the group's key. */
+struct name_parts {
+    enum field field;
+    bool has_field, is_ms;
+    uint64_t named_window_ms;
+    char key[NAME_MAX_BYTES];
+};
+
+static void set_field(struct name_parts *n, enum field field)
+{
+    n->field = field;
+    n->has_field = true;
+}
+
+static void take_word(struct name_parts *n, const char *word)
+{
+    static const struct {
+        const char *word;
+        enum field field;
+    } words[] = {{"limit", FIELD_LIMIT}, {"max", FIELD_LIMIT},       {"remaining", FIELD_REMAINING},
+                 {"reset", FIELD_RESET}, {"used", FIELD_USED},       {"window", FIELD_WINDOW},
+                 {"next", FIELD_NEXT},   {"interval", FIELD_WINDOW}, {"policy", FIELD_POLICY},
+                 {"retry", FIELD_NONE},  {"bucket", FIELD_NONE},     {"scope", FIELD_NONE},
+                 {"global", FIELD_NONE}, {"resource", FIELD_NONE},   {"type", FIELD_NONE},
+                 {"reason", FIELD_NONE}, {"cost", FIELD_NONE},       {"precision", FIELD_NONE}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(word, words[i].word) == 0) {
+            set_field(n, words[i].field);
+            return;
+        }
+    if (strcmp(word, "after") == 0) /* reset-after, retry-after */
+        set_field(n, n->field == FIELD_RESET ? FIELD_RESET_AFTER : FIELD_RETRY_AFTER);
+    else if (strcmp(word, "ms") == 0 || strcmp(word, "milliseconds") == 0)
+        n->is_ms = true;
+    else if (strcmp(word, "time") != 0 && strcmp(word, "size") != 0) {
+        size_t used = strlen(n->key);
+        snprintf(n->key + used, sizeof n->key - used, "/%s", word);
+        if (named_window_ms(word))
+            n->named_window_ms = named_window_ms(word);
+    }
+}
+
+/* name: lower case; marker: where "ratelimit" or "rate-limit" starts in it, rest: behind it. */
+static void take_named(struct reading *r, const char *name, const char *marker, const char *rest,
+                       const char *value, size_t bytes)
+{
+    struct name_parts n = {.field = FIELD_LIMIT};
+    snprintf(n.key, sizeof n.key, "%.*s", (int)(marker - name), name); /* "", "x-", "x-vendor-" */
+    char words[NAME_MAX_BYTES];
+    snprintf(words, sizeof words, "%s", rest);
+    char *save = NULL;
+    for (char *word = strtok_r(words, "-", &save); word; word = strtok_r(NULL, "-", &save))
+        take_word(&n, word);
+    if (n.field == FIELD_NONE)
+        return;
+    if (n.field == FIELD_RETRY_AFTER) {
+        take_retry(value, bytes, n.is_ms ? SPW_RESET_DELTA_MS : SPW_RESET_AUTO, &r->has_vendor_retry,
+                   &r->vendor_retry);
+        return;
+    }
+    struct group *g = group_of(r, n.key);
+    if (!g)
+        return;
+    g->is_ms = g->is_ms || (n.is_ms && n.field == FIELD_RESET);
+    if (n.named_window_ms)
+        g->named_window_ms = n.named_window_ms;
+    if (n.field == FIELD_WINDOW && n.is_ms) { /* keep the unit with the number */
+        char with_unit[64];
+        int k = snprintf(with_unit, sizeof with_unit, "%.*sms", (int)(bytes < 40 ? bytes : 40), value);
+        join(&g->fields[FIELD_WINDOW], with_unit, (size_t)k);
+        return;
+    }
+    join(&g->fields[n.field], value, bytes);
+}
+
+static bool ends_with(const char *name, const char *tail)
+{
+    size_t n = strlen(name), t = strlen(tail);
+    return n >= t && strcmp(name + n - t, tail) == 0;
+}
+
+static void take_line(struct reading *r, const char *name, const char *value, size_t bytes)
+{
+    const char *marker;
+    if (strcmp(name, "date") == 0) {
+        r->has_date = spw_instant_parse_date(value, bytes, &r->date_unix_ms) || r->has_date;
+    } else if (strcmp(name, "age") == 0) {
+        int64_t age;
+        if (spw_decimal_parse(value, bytes, 0, SPW_DECIMAL_UP, &age) != SPW_DECIMAL_BAD && age > 0)
+            r->from_cache = true;
+    } else if (strcmp(name, "retry-after") == 0) {
+        take_retry(value, bytes, SPW_RESET_AUTO, &r->has_retry, &r->retry);
+    } else if (ends_with(name, "retry-after-ms")) {
+        take_retry(value, bytes, SPW_RESET_DELTA_MS, &r->has_vendor_retry, &r->vendor_retry);
+    } else if (strcmp(name, "ratelimit") == 0) {
+        join(&r->ratelimit, value, bytes);
+    } else if (strcmp(name, "ratelimit-policy") == 0) {
+        join(&r->policy, value, bytes);
+    } else if (ends_with(name, "-call-limit")) {
+        join(&r->call_limit, value, bytes);
+    } else if ((marker = strstr(name, "ratelimit")) != NULL) {
+        take_named(r, name, marker, marker + strlen("ratelimit"), value, bytes);
+    } else if ((marker = strstr(name, "rate-limit")) != NULL) {
+        take_named(r, name, marker, marker + strlen("rate-limit"), value, bytes);
+    }
+}
+
+static void take_headers(struct reading *r, const char *headers, size_t headers_bytes)
+{
+    const char *end = headers + headers_bytes;
+    for (const char *line = headers; line < end;) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        const char *stop = newline ? newline : end;
+        const char *next = newline ? newline + 1 : end;
+        while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
+            stop--;
+        const char *colon = memchr(line, ':', (size_t)(stop - line));
+        char name[NAME_MAX_BYTES];
+        if (colon && colon > line && (size_t)(colon - line) < sizeof name && *line != ' ' && *line != '\t' &&
+            !memchr(line, 0, (size_t)(stop - line))) {
+            size_t n = (size_t)(colon - line);
+            for (size_t i = 0; i < n; i++)
+                name[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] + 32 : line[i]);
+            name[n] = 0;
+            const char *value = colon + 1;
+            while (value < stop && (*value == ' ' || *value == '\t'))
+                value++;
+            take_line(r, name, value, (size_t)(stop - value));
+        }
+        line = next;
+    }
+}
+
+/* ---- fields into windows ---- */
+
+static struct window *add_window(struct windows *all, enum dialect dialect)
+{
+    if (all->count == sizeof all->at / sizeof all->at[0])
+        return NULL;
+    struct window *w = &all->at[all->count++];
+    memset(w, 0, sizeof *w);
+    w->dialect = dialect;
+    return w;
+}
+
+static bool take_count(const char *text, size_t bytes, uint64_t *out)
+{
+    int64_t value;
+    if (spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &value) == SPW_DECIMAL_BAD || text[0] == '-' ||
+        value >= COUNT_MAX)
+        return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* "0, 4821": returns how many counts there are, 0 when any of them is none. */
+static size_t take_counts(const struct text *t, uint64_t *out, size_t room)
+{
+    size_t count = 0;
+    if (t->n == 0 || t->too_long)
+        return 0;
+    for (const char *p = t->p, *end = t->p + t->n;;) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        const char *stop = comma ? comma : end;
+        while (p < stop && *p == ' ')
+            p++;
+        const char *last = stop;
+        while (last > p && last[-1] == ' ')
+            last--;
+        if (count == room || !take_count(p, (size_t)(last - p), &out[count]))
+            return 0;
+        count++;
+        if (!comma)
+            return count;
+        p = comma + 1;
+    }
+}
+
+/* A list of resets, one per window; 0 when it is a single value or cannot be split. */
+static size_t take_resets(const struct text *t, enum spw_reset_unit unit, struct spw_instant *out,
+                          size_t room)
+{
+    size_t count = 0;
+    if (t->n == 0 || t->too_long || spw_instant_parse(t->p, t->n, unit, &out[0]))
+        return 0;
+    for (const char *p = t->p, *end = t->p + t->n;;) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        const char *stop = comma ? comma : end;
+        while (p < stop && *p == ' ')
+            p++;
+        if (count == room || !spw_instant_parse(p, (size_t)(stop - p), unit, &out[count]))
+            return 0;
+        count++;
+        if (!comma)
+            return count;
+        p = comma + 1;
+    }
+}
+
+static void set_seconds(struct window *w, const struct spw_quota *q)
+{
+    if (q->has_window && q->window_s < COUNT_MAX) {
+        w->has_window = true;
+        w->window_ms = q->window_s * MS_PER_S;
+    }
+}
+
+/* R7: the window of the first member that has one and the same quota. */
+static void window_by_quota(struct window *w, const struct spw_quota *members, size_t count)
+{
+    for (size_t i = 0; i < count && w->has_limit && !w->has_window; i++)
+        if (members[i].has_limit && members[i].limit_count == w->limit_count)
+            set_seconds(w, &members[i]);
+}
+
+static void take_window_text(struct window *w, const struct group *g)
+{
+    struct spw_instant span;
+    const struct text *t = &g->fields[FIELD_WINDOW];
+    if (t->n && !t->too_long && spw_instant_parse(t->p, t->n, SPW_RESET_DELTA_S, &span) && span.is_span &&
+        span.ms > 0) {
+        w->has_window = true;
+        w->window_ms = (uint64_t)span.ms;
+    } else if (g->named_window_ms) {
+        w->has_window = true;
+        w->window_ms = g->named_window_ms;
+    }
+}
+
+static enum spw_reset_unit unit_of(const struct reading *r, const struct group *g)
+{
+    return g->is_ms ? SPW_RESET_DELTA_MS : r->reset_unit;
+}
+
+/* R2 inside a group: Reset-After, else Reset, else Next. Several values: the longest, for want of a pairing. */
+static bool group_reset(const struct reading *r, const struct group *g, struct spw_instant *out)
+{
+    static const enum field order[] = {FIELD_RESET_AFTER, FIELD_RESET, FIELD_NEXT};
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        const struct text *t = &g->fields[order[i]];
+        enum spw_reset_unit unit = unit_of(r, g);
+        if (order[i] == FIELD_RESET_AFTER && unit != SPW_RESET_DELTA_MS)
+            unit = SPW_RESET_DELTA_S;
+        if (t->n && !t->too_long && take_longest(t->p, t->n, unit, out))
+            return true;
+    }
+    return false;
+}
+
+/* A count below zero is a sentinel for "no such limit"; a group of tokens or bytes does not count requests. */
+static bool group_counts_requests(const struct group *g)
+{
+    static const char *const foreign[] = {"/tokens", "/token", "/bytes", "/tokens/input", "/tokens/output"};
+    if (g->fields[FIELD_LIMIT].p[0] == '-' || g->fields[FIELD_REMAINING].p[0] == '-')
+        return false;
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        if (strstr(g->key, foreign[i]))
+            return false;
+    return true;
+}
+
+/* Several windows in one header: "0, 4821" with "12, 41000". */
+static void add_paired(const struct reading *r, const struct group *g, enum dialect dialect,
+                       const uint64_t *remaining, size_t count, struct windows *all)
+{
+    uint64_t limits[MEMBERS_MAX_COUNT];
+    struct spw_instant resets[MEMBERS_MAX_COUNT];
+    struct spw_instant longest;
+    size_t limits_count = take_counts(&g->fields[FIELD_LIMIT], limits, MEMBERS_MAX_COUNT);
+    size_t resets_count = take_resets(&g->fields[FIELD_RESET], unit_of(r, g), resets, MEMBERS_MAX_COUNT);
+    bool has_longest = group_reset(r, g, &longest);
+    for (size_t i = 0; i < count; i++) {
+        struct window *w = add_window(all, dialect);
+        if (!w)
+            return;
+        w->has_remaining = true;
+        w->remaining_count = remaining[i];
+        w->has_limit = limits_count == count;
+        w->limit_count = w->has_limit ? limits[i] : 0;
+        w->has_reset = resets_count == count || has_longest;
+        if (w->has_reset)
+            w->reset = resets_count == count ? resets[i] : longest;
+    }
+}
+
+static void add_group(const struct reading *r, const struct group *g, struct windows *all)
+{
+    enum dialect dialect = g->key[0] == 0 ? DIALECT_IETF_FIELDS : DIALECT_X;
+    if (!group_counts_requests(g))
+        return;
+    uint64_t remaining[MEMBERS_MAX_COUNT];
+    size_t remaining_count = take_counts(&g->fields[FIELD_REMAINING], remaining, MEMBERS_MAX_COUNT);
+    if (remaining_count > 1) {
+        add_paired(r, g, dialect, remaining, remaining_count, all);
+        return;
+    }
+    struct window *w = add_window(all, dialect);
+    if (!w)
+        return;
+    struct spw_quota limits[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
+    const struct text *limit = &g->fields[FIELD_LIMIT];
+    size_t limits_count =
+        limit->too_long ? 0 : spw_quota_parse(limit->p, limit->n, limits, MEMBERS_MAX_COUNT);
+    if (limits_count && limits[0].has_limit && limits[0].limit_count < COUNT_MAX) {
+        w->has_limit = true;
+        w->limit_count = limits[0].limit_count;
+    } else {
+        w->has_limit = take_count(limit->p, limit->n, &w->limit_count);
+    }
+    take_window_text(w, g);
+    window_by_quota(w, limits, limits_count);
+    const struct text *policy = dialect == DIALECT_X ? &g->fields[FIELD_POLICY] : &r->policy;
+    if (policy->n && !policy->too_long)
+        window_by_quota(w, policies, spw_quota_parse(policy->p, policy->n, policies, MEMBERS_MAX_COUNT));
+    uint64_t used;
+    if (remaining_count) {
+        w->has_remaining = true;
+        w->remaining_count = remaining[0];
+    } else if (w->has_limit && take_counts(&g->fields[FIELD_USED], &used, 1) == 1) {
+        w->has_remaining = true;
+        w->remaining_count = used < w->limit_count ? w->limit_count - used : 0;
+    }
+    w->has_reset = group_reset(r, g, &w->reset);
+}
+
+static void set_reset_s(struct window *w, const struct spw_quota *q)
+{
+    if (q->has_reset && q->reset_in_s < COUNT_MAX / MS_PER_S) {
+        w->has_reset = true;
+        w->reset = (struct spw_instant){.is_span = true, .ms = (int64_t)q->reset_in_s * MS_PER_S};
+    }
+}
+
+/* RateLimit (draft 7 dictionary, or list from draft 8) joined with RateLimit-Policy by name. */
+static void add_ietf(const struct reading *r, struct windows *all)
+{
+    struct spw_quota states[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
+    size_t states_count = r->ratelimit.too_long
+                              ? 0
+                              : spw_quota_parse(r->ratelimit.p, r->ratelimit.n, states, MEMBERS_MAX_COUNT);
+    size_t policies_count =
+        r->policy.too_long ? 0 : spw_quota_parse(r->policy.p, r->policy.n, policies, MEMBERS_MAX_COUNT);
+    for (size_t i = 0; i < states_count; i++) {
+        const struct spw_quota *s = &states[i];
+        bool is_foreign = s->is_foreign;
+        struct window *w = NULL;
+        if (s->has_remaining || s->is_dictionary)
+            w = add_window(all, s->is_dictionary ? DIALECT_IETF_DICTIONARY : DIALECT_IETF_LIST);
+        if (!w)
+            continue;
+        w->has_remaining = s->has_remaining && s->remaining_count < COUNT_MAX;
+        w->remaining_count = s->remaining_count;
+        w->has_limit = s->is_dictionary && s->has_limit && s->limit_count < COUNT_MAX;
+        w->limit_count = s->limit_count;
+        set_reset_s(w, s);
+        if (s->is_dictionary)
+            window_by_quota(w, policies, policies_count);
+        for (size_t k = 0; !s->is_dictionary && k < policies_count; k++) {
+            const struct spw_quota *p = &policies[k];
+            if (strcmp(p->name, s->name) != 0)
+                continue;
+            is_foreign = is_foreign || p->is_foreign;
+            w->has_limit = p->has_limit && p->limit_count < COUNT_MAX;
+            w->limit_count = p->limit_count;
+            set_seconds(w, p);
+            break;
+        }
+        if (is_foreign)
+            all->count--;
+    }
+    if (states_count)
+        return;
+    for (size_t k = 0; k < policies_count; k++) { /* a policy alone still tells the limit */
+        struct window *w = policies[k].has_limit && !policies[k].is_foreign &&
+                                   policies[k].limit_count < COUNT_MAX && policies[k].name[0]
+                               ? add_window(all, DIALECT_IETF_LIST)
+                               : NULL;
+        if (!w)
+            continue;
+        w->has_limit = true;
+        w->limit_count = policies[k].limit_count;
+        set_seconds(w, &policies[k]);
+    }
+}
+
+/* "40/40": used of limit. */
+static void add_call_limit(const struct reading *r, struct windows *all)
+{
+    const struct text *t = &r->call_limit;
+    const char *slash = t->too_long ? NULL : memchr(t->p, '/', t->n);
+    uint64_t used, limit;
+    if (!slash || !take_count(t->p, (size_t)(slash - t->p), &used) ||
+        !take_count(slash + 1, (size_t)(t->p + t->n - slash - 1), &limit))
+        return;
+    struct window *w = add_window(all, DIALECT_CALL_LIMIT);
+    if (!w)
+        return;
+    w->has_limit = w->has_remaining = true;
+    w->limit_count = limit;
+    w->remaining_count = used < limit ? limit - used : 0;
+}
+
+/* ---- the window that governs ---- */
+
+/* R6. Is a tighter than b? Ties go to the longer wait. */
+static bool tighter(const struct window *a, const struct window *b)
+{
+    spw_wide left = a->remaining_count, right = b->remaining_count;
+    if (a->has_limit &&
+        b->has_limit) { /* a.rem / a.limit < b.rem / b.limit, without dividing: limits may be 0 */
+        left *= (spw_wide)b->limit_count;
+        right *= (spw_wide)a->limit_count;
+        if (a->limit_count == 0 || b->limit_count == 0) {
+            left = a->limit_count;
+            right = b->limit_count;
+        }
+    }
+    if (left != right)
+        return left < right;
+    return a->has_reset && b->has_reset && later(&a->reset, &b->reset);
+}
+
+static const struct window *choose(const struct windows *all)
+{
+    const struct window *best = NULL;
+    for (size_t i = 0; i < all->count; i++) { /* newest dialect that tells what remains */
+        const struct window *w = &all->at[i];
+        if (w->has_remaining &&
+            (!best || w->dialect < best->dialect || (w->dialect == best->dialect && tighter(w, best))))
+            best = w;
+    }
+    for (size_t i = 0; !best && i < all->count; i++) /* else the smallest limit of all */
+        if (all->at[i].has_limit) {
+            best = &all->at[i];
+            for (size_t k = i + 1; k < all->count; k++)
+                if (all->at[k].has_limit && all->at[k].limit_count < best->limit_count)
+                    best = &all->at[k];
+        }
+    for (size_t i = 0; !best && i < all->count; i++) /* else whatever tells a time */
+        if (all->at[i].has_reset || all->at[i].has_window)
+            best = &all->at[i];
+    return best;
+}
+
+/* ---- clocks ---- */
+
+static void place(const struct reading *r, const struct spw_instant *i, int64_t received_unix_ms,
+                  uint64_t skew_limit_ms, int64_t *unix_ms, uint64_t *in_ms)
+{
+    int64_t date = r->has_date ? r->date_unix_ms : received_unix_ms;
+    if (i->is_span) {
+        uint64_t skew = date > received_unix_ms ? (uint64_t)(date - received_unix_ms)
+                                                : (uint64_t)(received_unix_ms - date);
+        *unix_ms = (skew <= skew_limit_ms ? date : received_unix_ms) + i->ms;
+        *in_ms = (uint64_t)i->ms;
+    } else {
+        *unix_ms = i->ms;
+        *in_ms = i->ms > date ? (uint64_t)(i->ms - date) : 0;
+    }
+}
+
+void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
+                         const struct spw_headers_options *options, struct spw_rate_signals *out)
+{
+    struct reading r = {.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO};
+    uint64_t skew_limit_ms = options && options->skew_limit_ms ? options->skew_limit_ms : SKEW_LIMIT_MS;
+    struct windows all = {0};
+    memset(out, 0, sizeof *out);
+    out->dialect = "";
+    if (headers)
+        take_headers(&r, headers, headers_bytes);
+    out->has_date = r.has_date;
+    out->date_unix_ms = r.date_unix_ms;
+    if (r.from_cache)
+        return; /* the signals are of another moment */
+    add_ietf(&r, &all);
+    for (size_t i = 0; i < r.groups_count; i++)
+        add_group(&r, &r.groups[i], &all);
+    add_call_limit(&r, &all);
+    const struct window *w = choose(&all);
+    if (w) {
+        out->dialect = dialect_text[w->dialect];
+        out->has_limit = w->has_limit;
+        out->limit_count = w->has_limit ? w->limit_count : 0;
+        out->has_remaining = w->has_remaining;
+        out->remaining_count = w->has_remaining ? w->remaining_count : 0;
+        out->has_window = w->has_window;
+        out->window_ms = w->has_window ? w->window_ms : 0;
+        out->has_reset = w->has_reset;
+        if (w->has_reset)
+            place(&r, &w->reset, received_unix_ms, skew_limit_ms, &out->reset_unix_ms, &out->reset_in_ms);
+    }
+    const struct spw_instant *retry = r.has_retry ? &r.retry : r.has_vendor_retry ? &r.vendor_retry : NULL;
+    /* A refusal without Retry-After means: come back at the reset. 403 is how some refuse for the rate. */
+    if (!retry && (status == 429 || status == 403) && out->has_reset)
+        retry = &w->reset;
+    if (retry) {
+        out->has_retry = true;
+        place(&r, retry, received_unix_ms, skew_limit_ms, &out->retry_unix_ms, &out->retry_in_ms);
+    }
+}
+
+void spw_headers_read(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
+                      struct spw_rate_signals *out)
+{
+    spw_headers_read_as(headers, headers_bytes, status, received_unix_ms, NULL, out);
+}
