@@ -1,0 +1,327 @@
+/* spw_admission.h: "may I call?": kill switch, gate, breaker, permit and every limiter of an account, as one decision.
+ *
+ * Owns: the order of the checks and the ticket a caller holds until its call has ended. Called by: the client header
+ * (acquire, peek) and the sidecar's decision tree. Thread/process: any number; lock-free; works with the sidecar dead.
+ *
+ * All or nothing: everything is looked at first, by loads alone, so that a refusal writes to no line that another
+ * process writes. Then tokens are taken narrowest limiter first; a race lost on the way gives back what was taken. The
+ * probe of an open breaker and the refresh of a gate are taken last, so that they need no giving back.
+ */
+#ifndef SPW_ADMISSION_H
+#define SPW_ADMISSION_H
+
+#include "shm/spw_bucket.h"
+#include "shm/spw_gate.h"
+#include "shm/spw_permit.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The outcome of an acquire. */
+enum spw_verdict {
+    SPW_ALLOW = 0,
+    SPW_DENY = 1,         /* wait_ns says how long; it is exact if nobody else takes */
+    SPW_NEVER = 2,        /* no wait would help: rate zero, or more than the bucket holds */
+    SPW_NOT_ATTACHED = 3, /* no segment: what the attach option says was applied by the caller of this */
+    SPW_BAD_HANDLE = 4    /* no such account, or it was removed */
+};
+
+enum {
+    SPW_ACQUIRE_PEEK = 1,  /* look only: take nothing, count nothing */
+    SPW_ACQUIRE_RETRY = 2, /* a second attempt: may use the header buffer, and is not held by its own 429's gate */
+    SPW_ACQUIRE_BATCH = 4  /* class batch: leaves the reserve */
+};
+
+struct spw_admission {
+    enum spw_verdict verdict;
+    enum spw_cause cause;   /* DENY, NEVER: the rule that fired */
+    uint64_t wait_ns;       /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
+    uint64_t start_at_ns;   /* ALLOW with a reservation: not before; 0 = now */
+    uint64_t version;       /* the account's configuration version the last limiter obeyed */
+    uint64_t tokens_milli;  /* thousandths of a token seen in the account-wide bucket before the take */
+    uint32_t breaker_state;
+    bool observed;          /* would have been refused; observe mode let it pass */
+};
+
+/* What a caller that was allowed holds until it reports the outcome. */
+struct spw_ticket {
+    uint64_t generation; /* of the segment */
+    uint64_t taken_ns;
+    uint64_t permit_word;
+    uint64_t tokens;
+    uint32_t account_index;
+    uint32_t permit_index;
+    uint32_t epoch;
+    bool has_permit;
+    bool refresh;
+    bool probe;
+};
+
+static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index)
+{
+    if (map->self.lock_fd < 0)
+        return NULL;
+    return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index);
+}
+
+/* Count in this process's own line. */
+static inline void spw_stat_count(const struct spw_map *map, uint32_t account_index, enum spw_stat stat)
+{
+    struct spw_stats *stats = spw__stats(map, account_index);
+    if (stats)
+        spw_add_rlx(&stats->count[stat], 1);
+}
+
+static inline enum spw_stat spw__stat_of(enum spw_cause cause)
+{
+    switch (cause) {
+    case SPW_CAUSE_BUCKET_EMPTY:
+    case SPW_CAUSE_BATCH_RESERVE:
+    case SPW_CAUSE_RATE_ZERO:
+        return SPW_STAT_DENY_BUCKET;
+    case SPW_CAUSE_GATE_SHUT:
+    case SPW_CAUSE_REMAINING_BELOW_BUFFER:
+        return SPW_STAT_DENY_GATE;
+    case SPW_CAUSE_BREAKER_OPEN:
+    case SPW_CAUSE_BREAKER_FORCED:
+        return SPW_STAT_DENY_BREAKER;
+    case SPW_CAUSE_CONCURRENCY:
+        return SPW_STAT_DENY_CONCURRENCY;
+    default:
+        return SPW_STAT_DENY_OTHER;
+    }
+}
+
+/* Everything a decision needs of one account, found once. */
+struct spw__account_view {
+    const struct spw_map *map;
+    const struct spw_account *account;
+    struct spw_account_words *words;
+    struct spw_account_conf conf;
+    uint32_t index;
+    uint32_t limiters_count;
+    const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
+    struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
+    uint64_t switches;
+};
+
+static inline bool spw__account_open(const struct spw_map *map, uint32_t index, uint32_t generation,
+                                     struct spw__account_view *v)
+{
+    v->map = map;
+    v->index = index;
+    v->account = spw_account_at(map, index);
+    v->words = spw_account_words_at(map, index);
+    if (!v->account || !v->words || spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || /* SYNC account: acquire */
+        v->account->record_generation != generation || !spw_account_conf_read(v->account, &v->conf))
+        return false;
+    /* SYNC switches: relaxed: lone words, read at each decision. */
+    v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches);
+    v->limiters_count = v->account->limiters_count;
+    if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT)
+        return false;
+    for (uint32_t i = 0; i < v->limiters_count; i++) {
+        v->limiter[i] = spw_limiter_at(map, v->account->limiters[i]);
+        v->limiter_words[i] = spw_limiter_words_at(map, v->account->limiters[i]);
+        if (!v->limiter[i] || !v->limiter_words[i])
+            return false;
+    }
+    return true;
+}
+
+static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause, uint64_t wait_ns)
+{
+    a->verdict = verdict;
+    a->cause = cause;
+    a->wait_ns = wait_ns;
+    return false;
+}
+
+/* Gate and breaker; take says whether the probe or the refresh is claimed. */
+static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags, uint64_t now_ns, bool take,
+                                    struct spw_admission *a, struct spw_ticket *ticket)
+{
+    uint64_t wait_ns = 0;
+    uint32_t source = 0;
+    bool retry = (flags & SPW_ACQUIRE_RETRY) != 0;
+    enum spw_gate_verdict gate = spw_gate_enter(v->map, v->words, &v->conf, now_ns, take && !retry, &wait_ns, &source);
+    if (gate == SPW_GATE_GONE)
+        return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
+    bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
+    bool own = buffer || source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_REFRESH;
+    if (gate == SPW_GATE_SHUT && !(retry && own))
+        return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
+    struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take);
+    a->breaker_state = b.state;
+    if (b.verdict == SPW_BREAKER_GONE)
+        return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
+    if (b.verdict == SPW_BREAKER_REFUSE)
+        return spw__deny(a, b.wait_ns == UINT64_MAX ? SPW_NEVER : SPW_DENY,
+                         b.forced ? SPW_CAUSE_BREAKER_FORCED : SPW_CAUSE_BREAKER_OPEN, b.wait_ns);
+    ticket->epoch = b.epoch;
+    ticket->probe = b.verdict == SPW_BREAKER_PROBE;
+    ticket->refresh = gate == SPW_GATE_PASS_REFRESH;
+    return true;
+}
+
+/* One limiter; kill and observe are per limiter, account and segment. */
+static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint32_t flags, uint64_t tokens,
+                                      uint64_t max_wait_ns, uint64_t now_ns, bool take, struct spw_admission *a,
+                                      bool *taken)
+{
+    *taken = false;
+    uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
+    if (switches & SPW_SWITCH_KILL)
+        return true;
+    bool batch = (flags & SPW_ACQUIRE_BATCH) != 0;
+    struct spw_bucket_answer b =
+        spw_bucket_take(v->limiter[i], v->limiter_words[i], now_ns, tokens, batch, max_wait_ns, take);
+    a->version = b.version;
+    if (b.units_per_token) {
+        uint64_t whole = b.available_units / b.units_per_token, rest = b.available_units % b.units_per_token;
+        a->tokens_milli = whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / b.units_per_token);
+    }
+    if (b.result == SPW_BUCKET_TAKEN) {
+        *taken = take;
+        if (b.wait_ns && now_ns + b.wait_ns > a->start_at_ns)
+            a->start_at_ns = now_ns + b.wait_ns;
+        return true;
+    }
+    if (b.result == SPW_BUCKET_MOVED)
+        return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
+    if (switches & SPW_SWITCH_OBSERVE) {
+        a->observed = true;
+        return true;
+    }
+    if (b.result == SPW_BUCKET_NEVER)
+        return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
+    bool reserve = batch && b.available_units >= tokens * b.units_per_token;
+    return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
+}
+
+static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
+                                   uint64_t now_ns, struct spw_admission *a, struct spw_ticket *ticket)
+{
+    bool taken;
+    if (!spw__admit_state(v, flags, now_ns, false, a, ticket))
+        return false;
+    if (v->conf.permits_count && spw_permit_free_count(v->map, v->index, v->conf.permits_count, now_ns) == 0)
+        return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
+    for (uint32_t i = 0; i < v->limiters_count; i++) {
+        if (!spw__admit_limiter(v, i, flags, tokens, max_wait_ns, now_ns, false, a, &taken))
+            return false;
+    }
+    return true;
+}
+
+static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
+                                   uint64_t now_ns, struct spw_admission *a, struct spw_ticket *ticket)
+{
+    bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
+    uint32_t done = 0;
+    bool ok = true;
+    if (v->conf.permits_count && v->map->self.lock_fd >= 0) {
+        /* The use number only has to differ between permits of one holder at one time. */
+        uint32_t use = (uint32_t)(now_ns >> 8);
+        ok = spw_permit_take(v->map, v->index, v->conf.permits_count, use, v->conf.permit_ms, now_ns,
+                             &ticket->permit_word, &ticket->permit_index);
+        ticket->has_permit = ok;
+        if (!ok)
+            return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
+    }
+    while (ok && done < v->limiters_count) {
+        ok = spw__admit_limiter(v, done, flags, tokens, max_wait_ns, now_ns, true, a, &taken[done]);
+        done++;
+    }
+    if (ok && spw__admit_state(v, flags, now_ns, true, a, ticket))
+        return true;
+    for (uint32_t i = 0; i < done; i++) {
+        if (taken[i])
+            spw_bucket_refund(v->limiter[i], v->limiter_words[i], now_ns, tokens);
+    }
+    if (ticket->has_permit)
+        spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
+    ticket->has_permit = false;
+    return false;
+}
+
+/* Decide for `tokens` of an account at now_ns. With max_wait_ns a token that will be earned in time is reserved:
+ * start_at_ns. On ALLOW without PEEK the ticket must be settled (spw_settle) or abandoned (its permit expires). */
+static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index,
+                                             uint32_t account_generation, uint32_t flags, uint64_t tokens,
+                                             uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket)
+{
+    struct spw_admission a;
+    struct spw__account_view v;
+    memset(&a, 0, sizeof a);
+    memset(ticket, 0, sizeof *ticket);
+    ticket->generation = map->generation;
+    ticket->account_index = account_index;
+    ticket->taken_ns = now_ns;
+    ticket->tokens = tokens;
+    if (!spw__account_open(map, account_index, account_generation, &v)) {
+        a.verdict = SPW_BAD_HANDLE;
+        return a;
+    }
+    bool peek = (flags & SPW_ACQUIRE_PEEK) != 0;
+    bool ok = spw__admit_look(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+    if (ok && !peek)
+        ok = spw__admit_take(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+    if (!peek && a.verdict != SPW_NOT_ATTACHED) {
+        spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause));
+        if (a.observed)
+            spw_stat_count(map, account_index, SPW_STAT_OBSERVED);
+    }
+    return a;
+}
+
+/* How a call ended, as far as the limits care. */
+struct spw_call_end {
+    enum spw_outcome outcome;
+    bool gate_shut;          /* the answer asks for a pause: */
+    uint64_t gate_until_ns;  /* ... until then (CLOCK_BOOTTIME) */
+    uint32_t gate_source;    /* enum spw_gate_source */
+    bool gate_open;          /* the answer shows that calls are accepted */
+};
+
+/* End a call: permit back, breaker and gate told. true when this changed the breaker's state. */
+static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns,
+                              const struct spw_call_end *end)
+{
+    const struct spw_account *account = spw_account_at(map, ticket->account_index);
+    struct spw_account_words *words = spw_account_words_at(map, ticket->account_index);
+    struct spw_account_conf conf;
+    if (ticket->generation != map->generation || !account || !words || !spw_account_conf_read(account, &conf))
+        return false;
+    if (ticket->has_permit)
+        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    bool changed = spw_breaker_outcome(map, words, &conf, now_ns, ticket->epoch, end->outcome);
+    if (end->gate_shut)
+        spw_gate_shut(map, words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
+    else if (end->gate_open)
+        spw_gate_open(map, words, ticket->taken_ns, ticket->refresh);
+    return changed;
+}
+
+/* A call that was never made: tokens and permit back, nothing counted. */
+static inline void spw_abandon(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns)
+{
+    const struct spw_account *account = spw_account_at(map, ticket->account_index);
+    if (ticket->generation != map->generation || !account)
+        return;
+    if (ticket->has_permit)
+        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
+        const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
+        struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
+        if (limiter && words)
+            spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
