@@ -15,6 +15,8 @@
 #include "sidecar/conf/conf_text.h"
 
 #define FILE_MAX_BYTES ((size_t)1 << 20)
+/* Some editors begin UTF-8 files with it. */
+#define UTF8_MARK "\xEF\xBB\xBF"
 
 static enum spw_status parse(const char *name, const char *text, size_t bytes, bool references,
                              struct spw_conf **out, struct spw_error *err)
@@ -23,6 +25,10 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, b
     if (bytes > FILE_MAX_BYTES)
         return spw_error_set(err, SPW_STATUS_PARSE, "%s: the file is larger than %zu bytes: shorten it", name,
                              FILE_MAX_BYTES);
+    if (bytes >= sizeof UTF8_MARK - 1 && !memcmp(text, UTF8_MARK, sizeof UTF8_MARK - 1)) {
+        text += sizeof UTF8_MARK - 1;
+        bytes -= sizeof UTF8_MARK - 1;
+    }
     enum spw_status status = spw_text_check(name, text, bytes, err);
     if (status)
         return status;

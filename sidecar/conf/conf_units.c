@@ -156,7 +156,7 @@ enum spw_status spw_parse_percent_ppm(const char *text, uint32_t *out_ppm, struc
     if (!p || strcmp(p, "%") != 0)
         return refuse(err, text, GRAMMAR);
     if (ppm > 1000000)
-        return refuse_range(err, text, "is above 100%");
+        return refuse_range(err, text, "is above 100%: write at most 100%");
     *out_ppm = (uint32_t)ppm;
     return SPW_STATUS_OK;
 }
@@ -174,7 +174,7 @@ enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb, struct s
         return refuse(err, text, GRAMMAR);
     if (ppb > PPB_ONE)
         return refuse_range(err, text,
-                            percent ? "is above 100%"
+                            percent ? "is above 100%: write at most 100%"
                                     : "is above 1, which is 100%: write a percent with its sign");
     *out_ppb = (uint32_t)ppb;
     return SPW_STATUS_OK;
