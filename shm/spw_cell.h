@@ -86,20 +86,20 @@ static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed
 
 /* Write a record of `parts` and make it READY. hint: any number that differs from call to call, to spread the search.
  * OK: recorded, it survives the SIGKILL of every process. FULL: no cell free in this process's half. NOT_READY: this
- * process has no slot. INVALID: longer than a chain holds. No system call. */
+ * process has no slot. INVALID: empty, or longer than a chain holds. No system call. */
 static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint,
                                                              const struct spw_part *parts, size_t parts_count)
 {
     size_t total = 0;
     for (size_t i = 0; i < parts_count; i++)
         total += parts[i].count;
-    if (total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES)
+    if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES)
         return SPW_STATUS_INVALID;
     if (map->self.lock_fd < 0)
         return SPW_STATUS_NOT_READY;
     uint32_t claimed[SPW_CHAIN_MAX_CELLS];
     uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
-    if (!spw__cells_claim(map, claimed, cells ? cells : 1, hint))
+    if (!spw__cells_claim(map, claimed, cells, hint))
         return SPW_STATUS_FULL;
     size_t part = 0, offset = 0;
     for (uint32_t i = 0; i < cells; i++) {
@@ -192,20 +192,24 @@ static inline void spw_cell_free(const struct spw_map *map, uint32_t head)
     }
     if (spw_cell_state(taken) != SPW_CELL_TAKEN)
         return;
+    /* Find the chain, then free it from its end: cut short at any point, what is left still hangs on the head and the
+     * next call finds it. Only the very continuations this chain claimed: others may have been freed and claimed anew. */
+    uint64_t *link[SPW_CHAIN_MAX_CELLS], mine[SPW_CHAIN_MAX_CELLS];
+    uint32_t links = 0;
     const struct spw_cell *cell = spw_cell_at(map, head);
-    for (uint32_t i = 0; cell && i < SPW_CHAIN_MAX_CELLS; i++) {
+    while (cell && links < SPW_CHAIN_MAX_CELLS) {
         uint32_t next = __atomic_load_n(&cell->next, __ATOMIC_RELAXED);
         uint32_t cycle = __atomic_load_n(&cell->next_cycle, __ATOMIC_RELAXED);
-        uint64_t *link = next ? spw_cell_word_at(map, next - 1) : NULL;
-        if (!link)
+        uint64_t *found = next ? spw_cell_word_at(map, next - 1) : NULL;
+        uint64_t expected = (spw_cell_with(taken, SPW_CELL_CHAINED) & ~SPW_CELL_CYCLE_MASK) | cycle;
+        if (!found || spw_load_acq(found) != expected) /* SYNC cell: acquire: CHAINED follows the link in it. */
             break;
+        link[links] = found;
+        mine[links++] = expected;
         cell = spw_cell_at(map, next - 1);
-        /* Only the very continuation this chain claimed: after a crash it may have been freed and claimed anew. */
-        uint64_t mine = spw_cell_with(taken, SPW_CELL_CHAINED);
-        mine = (mine & ~SPW_CELL_CYCLE_MASK) | cycle;
-        if (!spw_cas(link, &mine, spw_cell_freed(mine))) /* SYNC cell: release: free for the next writer. */
-            break;
     }
+    while (links-- > 0)
+        (void)spw_cas(link[links], &mine[links], spw_cell_freed(mine[links])); /* SYNC cell: release: for the next. */
     (void)spw_cas(word, &taken, spw_cell_freed(taken)); /* SYNC cell: release. */
 }
 
