@@ -98,8 +98,8 @@ enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes,
 enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err)
 {
     *out = NULL;
-    char *text;
-    size_t bytes;
+    char *text = NULL;
+    size_t bytes = 0;
     enum spw_status status = read_file(path, &text, &bytes, err);
     if (status)
         return status;

@@ -47,9 +47,9 @@ static bool is_authority(const char *text)
 }
 
 static enum spw_status check_url(struct spw_check *c, const Spillway__V1__AccountConfig *in,
-                                 const struct spw_profile *profile, struct spw_conf_account *out)
+                                 struct spw_conf_account *out)
 {
-    const char *url = in->url ? in->url : profile->default_url;
+    const char *url = in->url ? in->url : out->url;
     out->allow_plain_http = in->has_allow_plain_http && in->allow_plain_http;
     bool https = !strncmp(url, "https://", 8), http = !strncmp(url, "http://", 7);
     if (!https && !http)
@@ -66,7 +66,7 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
             c, "url",
             "must be a scheme and host[:port] alone, as https://api.example.com: no user name, path, "
             "query or '/' at the end");
-    enum spw_status status = spw_check_text(c, "url", url, out->url, sizeof out->url);
+    enum spw_status status = spw_check_text(c, "url", in->url, out->url, sizeof out->url);
     if (!status)
         status = spw_check_path(c, "ca_file", in->ca_file, out->ca_file, sizeof out->ca_file);
     if (status || !in->ca_file)
@@ -87,22 +87,23 @@ static bool needs_connection(const struct spw_profile *profile)
     return false;
 }
 
+/* Also takes over the profile's url, which the account's own replaces. */
 static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__AccountConfig *in,
-                                      const struct spw_profile **profile, struct spw_conf_account *out)
+                                      struct spw_conf_account *out)
 {
     if (!in->provider)
         return spw_check_fault(c, "provider", "is missing: write one of %s", spw_profile_names());
     enum spw_status status = spw_check_name(c, "provider", in->provider, out->provider, sizeof out->provider);
     if (status)
         return status;
-    *profile = spw_profile_find(out->provider);
-    if (!*profile) {
+    const struct spw_profile *profile = spw_profile_find(out->provider);
+    if (!profile) {
         char shown[SPW_SHOWN_BYTES];
         return spw_check_fault(c, "provider", "%s is not known: write one of %s",
                                spw_text_show(out->provider, strlen(out->provider), shown),
                                spw_profile_names());
     }
-    bool needed = needs_connection(*profile);
+    bool needed = needs_connection(profile);
     if (needed && !in->connection)
         return spw_check_fault(c, "connection",
                                "is missing: copy the connection's id from the provider's settings");
@@ -110,7 +111,9 @@ static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__A
         return spw_check_fault(c, "connection", "is not used by provider %s: remove it", out->provider);
     if (needed && strchr(in->connection, '.'))
         return spw_check_fault(c, "connection", "is no connection id: write letters, digits, '-' and '_'");
-    return spw_check_name(c, "connection", in->connection, out->connection, sizeof out->connection);
+    status = spw_check_text(c, "url", profile->default_url, out->url, sizeof out->url);
+    return status ? status
+                  : spw_check_name(c, "connection", in->connection, out->connection, sizeof out->connection);
 }
 
 /* --- secrets ------------------------------------------------------------------------------------------------ */
@@ -272,11 +275,10 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
     out->header_buffer_ppm = 150000;
     out->batch_reserve_ppm = 100000;
     out->deadline_ms = 1800;
-    const struct spw_profile *profile = NULL;
     if (!status)
-        status = check_provider(c, in, &profile, out);
+        status = check_provider(c, in, out);
     if (!status)
-        status = check_url(c, in, profile, out);
+        status = check_url(c, in, out);
     if (!status)
         status = check_secret(c, in->credentials, &out->api_key);
     if (!status)

@@ -256,13 +256,16 @@ void spw_format_minor(int64_t minor, char *out, size_t room)
 
 void spw_format_rate_ppb(uint32_t ppb, char *out, size_t room)
 {
-    char digits[16];
-    int n = snprintf(digits, sizeof digits, "%" PRIu64 ".%09" PRIu64, ppb / PPB_ONE, ppb % PPB_ONE);
-    while (digits[n - 1] == '0')
-        digits[--n] = 0;
-    if (digits[n - 1] == '.')
-        digits[--n] = 0;
-    snprintf(out, room, "%s", digits);
+    uint64_t fraction = ppb % PPB_ONE;
+    int places = 9;
+    while (places && fraction % 10 == 0) {
+        fraction /= 10;
+        places--;
+    }
+    if (places)
+        snprintf(out, room, "%" PRIu64 ".%0*" PRIu64, ppb / PPB_ONE, places, fraction);
+    else
+        snprintf(out, room, "%" PRIu64, ppb / PPB_ONE);
 }
 
 void spw_format_day(int32_t day, char *out, size_t room)

@@ -6,7 +6,6 @@
  */
 #include "sidecar/conf/conf_yaml.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 #define KEY_MAX_BYTES     63u
 /* An unknown key longer than this is not shown: it may be a secret that went astray. */
 #define KEY_SHOWN_BYTES  32u
-#define FIELDS_MAX_COUNT 64u
+#define FIELDS_MAX_COUNT 64 /* of one message of the schema */
 
 struct walk {
     yaml_parser_t parser;
@@ -37,6 +36,11 @@ static enum spw_status read_value(struct walk *w, const ProtobufCFieldDescriptor
 
 /* --- places ------------------------------------------------------------------------------------------------- */
 
+static enum spw_status no_memory(struct walk *w)
+{
+    return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", w->name);
+}
+
 static enum spw_status note_place(struct walk *w, const yaml_mark_t *mark)
 {
     struct spw_yaml_places *places = w->places;
@@ -44,14 +48,13 @@ static enum spw_status note_place(struct walk *w, const yaml_mark_t *mark)
         size_t room = places->room_count ? places->room_count * 2 : 64;
         struct spw_yaml_place *list = realloc(places->list, room * sizeof *list);
         if (!list)
-            return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration",
-                                 w->name);
+            return no_memory(w);
         places->list = list;
         places->room_count = room;
     }
     char *path = strdup(w->path);
     if (!path)
-        return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", w->name);
+        return no_memory(w);
     places->list[places->count++] = (struct spw_yaml_place){
         .path = path, .line = (uint32_t)mark->line + 1, .column = (uint32_t)mark->column + 1};
     return SPW_STATUS_OK;
@@ -154,8 +157,7 @@ static enum spw_status next_event(struct walk *w)
     drop_event(w);
     if (!yaml_parser_parse(&w->parser, &w->event)) {
         if (w->parser.error == YAML_MEMORY_ERROR)
-            return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration",
-                                 w->name);
+            return no_memory(w);
         const char *context = w->parser.context ? w->parser.context : "";
         return refuse_at(w, &w->parser.problem_mark,
                          "not YAML: %s%s%s: correct the text at or before this place", context,
@@ -230,7 +232,7 @@ static enum spw_status read_string(struct walk *w, char **slot)
         return status;
     *slot = strdup(scalar_text(w));
     if (!*slot)
-        return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", w->name);
+        return no_memory(w);
     return SPW_STATUS_OK;
 }
 
@@ -378,14 +380,13 @@ static void *append_slot(ProtobufCMessage *message, const ProtobufCFieldDescript
     return slot;
 }
 
-static enum spw_status new_message(struct walk *w, const ProtobufCMessageDescriptor *desc,
-                                   ProtobufCMessage **slot)
+/* NULL when there is no memory. */
+static ProtobufCMessage *new_message(const ProtobufCMessageDescriptor *desc)
 {
-    *slot = malloc(desc->sizeof_message);
-    if (!*slot)
-        return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", w->name);
-    desc->message_init(*slot);
-    return SPW_STATUS_OK;
+    ProtobufCMessage *message = malloc(desc->sizeof_message);
+    if (message)
+        desc->message_init(message);
+    return message;
 }
 
 static bool is_showable_key(const char *key)
@@ -444,10 +445,9 @@ static enum spw_status read_map(struct walk *w, const ProtobufCFieldDescriptor *
             return refuse_at(w, &w->event.start_mark, "has more than %u entries", ENTRIES_MAX_COUNT);
         path_push_key(w, key);
         ProtobufCMessage **entry = append_slot(message, field);
-        if (!entry)
-            return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration",
-                                 w->name);
-        if ((status = new_message(w, desc, entry)) || (status = note_place(w, &w->event.start_mark)) ||
+        if (!entry || !(*entry = new_message(desc)))
+            return no_memory(w);
+        if ((status = note_place(w, &w->event.start_mark)) ||
             (status = read_string(w, (char **)(void *)((char *)*entry + desc->fields[0].offset))) ||
             (status = next_event(w)))
             return status;
@@ -473,8 +473,7 @@ static enum spw_status read_list(struct walk *w, const ProtobufCFieldDescriptor 
         size_t parent_bytes = path_push(w, "[%zu]", *count);
         void *slot = append_slot(message, field);
         if (!slot)
-            return spw_error_set(w->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration",
-                                 w->name);
+            return no_memory(w);
         status = note_place(w, &w->event.start_mark);
         if (!status)
             status = read_value(w, field, slot);
@@ -509,7 +508,6 @@ static enum spw_status read_message(struct walk *w, ProtobufCMessage *message)
 {
     const ProtobufCMessageDescriptor *desc = message->descriptor;
     uint32_t first_line[FIELDS_MAX_COUNT] = {0};
-    assert(desc->n_fields <= FIELDS_MAX_COUNT);
     enum spw_status status =
         expect(w, YAML_MAPPING_START_EVENT, "a map of keys to values, one 'key: value' a line");
     bool has_key = false;
@@ -518,7 +516,7 @@ static enum spw_status read_message(struct walk *w, ProtobufCMessage *message)
         if (status)
             return status;
         const ProtobufCFieldDescriptor *field = find_field(desc, scalar_text(w));
-        if (!field)
+        if (!field || field - desc->fields >= FIELDS_MAX_COUNT)
             return refuse_unknown(w, desc);
         size_t parent_bytes = path_push_key(w, field->name);
         uint32_t *line = &first_line[field - desc->fields];
@@ -543,9 +541,11 @@ static enum spw_status read_value(struct walk *w, const ProtobufCFieldDescriptor
 {
     if (field->type != PROTOBUF_C_TYPE_MESSAGE)
         return read_scalar(w, field, slot);
-    ProtobufCMessage **message = slot;
-    enum spw_status status = new_message(w, field->descriptor, message);
-    return status ? status : read_message(w, *message);
+    ProtobufCMessage *message = new_message(field->descriptor);
+    if (!message)
+        return no_memory(w);
+    *(ProtobufCMessage **)slot = message;
+    return read_message(w, message);
 }
 
 static enum spw_status read_document(struct walk *w, ProtobufCMessage *message)
@@ -572,12 +572,11 @@ enum spw_status spw_yaml_read(const char *name, const char *text, size_t bytes,
     *places = (struct spw_yaml_places){0};
     struct walk w = {.name = name, .places = places, .err = err};
     if (!yaml_parser_initialize(&w.parser))
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
+        return no_memory(&w);
     yaml_parser_set_encoding(&w.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&w.parser, (const unsigned char *)text, bytes);
-    enum spw_status status = new_message(&w, schema, out);
-    if (!status)
-        status = read_document(&w, *out);
+    *out = new_message(schema);
+    enum spw_status status = *out ? read_document(&w, *out) : no_memory(&w);
     drop_event(&w);
     yaml_parser_delete(&w.parser);
     if (status && *out) {

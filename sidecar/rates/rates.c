@@ -355,6 +355,9 @@ static bool parts_add_up(const struct spw_rate_row *row)
 static enum spw_status make_table(struct reader *r, struct row_list *rows)
 {
     struct spw_rates_table *table = r->table;
+    if (!rows->count)
+        return spw_error_set(r->err, SPW_STATUS_PARSE, "%s: the table has no good rows below its header line",
+                             r->name);
     qsort(rows->list, rows->count, sizeof *rows->list, compare_rows);
     table->rows = malloc(rows->count * sizeof *table->rows);
     if (!table->rows)
@@ -381,10 +384,7 @@ static enum spw_status make_table(struct reader *r, struct row_list *rows)
 static enum spw_status check_share(struct reader *r, size_t good_count)
 {
     size_t bad_count = r->table->bad_count;
-    if (!good_count && !bad_count)
-        return spw_error_set(r->err, SPW_STATUS_PARSE, "%s: the table has no rows below its header line",
-                             r->name);
-    if (good_count && bad_count * PPM_ONE <= (good_count + bad_count) * bad_max_ppm(r))
+    if (bad_count * PPM_ONE <= (good_count + bad_count) * bad_max_ppm(r))
         return SPW_STATUS_OK;
     return spw_error_set(r->err, SPW_STATUS_PARSE,
                          "%s:%u: %zu of %zu rows are bad, so the file is refused whole; the first one: %s",

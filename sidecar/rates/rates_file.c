@@ -108,7 +108,7 @@ static enum spw_status gunzip(const char *path, const struct bytes *in, struct b
 
 static bool is_gzip(const struct bytes *b)
 {
-    return b->count >= 2 && (unsigned char)b->data[0] == 0x1F && (unsigned char)b->data[1] == 0x8B;
+    return b->data && b->count >= 2 && (unsigned char)b->data[0] == 0x1F && (unsigned char)b->data[1] == 0x8B;
 }
 
 enum spw_status spw_rates_load(const char *path, const struct spw_rates_options *options,

@@ -514,7 +514,7 @@ static void secrets_are_never_shown(void **unused)
 
 static char *write_temporary(const char *text, char path[64])
 {
-    strcpy(path, "/tmp/spw_test_conf_XXXXXX");
+    snprintf(path, 64, "/tmp/spw_test_conf_XXXXXX");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));

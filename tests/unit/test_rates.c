@@ -213,7 +213,7 @@ static void unclear_files_are_refused_whole(void **unused)
     } CASES[] = {
         {"", "the file is empty"},
         {"\n\n", "the file is empty"},
-        {HEAD, "no rows below its header line"},
+        {HEAD, "no good rows below its header line"},
         {ROW, "t.csv:1: no column State in the header line"},
         {"State;ZipCode;TaxRegionName;CombinedRate\n", "no column State"},
         {"State,ZipCode,TaxRegionName,TaxRegionCode,StateRate,CountyRate,CityRate,SpecialRate\n",

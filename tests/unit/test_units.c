@@ -38,7 +38,7 @@ static void reads_rates(void **unused)
         {"3/10s", 3, 10 * NS_PER_S, NULL},
         {"3600/h", 3600, 3600 * NS_PER_S, NULL},
         {"1/d", 1, 86400 * NS_PER_S, NULL},
-        {"7/7d", 7, 7 * 86400 * NS_PER_S, NULL},
+        {"7/7d", 7, 7ull * 86400 * NS_PER_S, NULL},
         {"10000000/s", 10000000, NS_PER_S, NULL},
         {"10000/ms", 10000, 1000000, NULL},
         {"1/1500ms", 1, 1500000000, NULL},
