@@ -1,0 +1,168 @@
+/* breakers.c: the service Breakers.
+ *
+ * Owns: nothing. Called by: call.c. Thread: requests are checked on the server's, carried out on the loop's.
+ */
+#include <inttypes.h>
+
+#include "sidecar/control/messages.h"
+#include "sidecar/control/methods.h"
+#include "sidecar/control/server.h"
+#include "sidecar/obs/log.h"
+
+static void get_on_loop(struct spw_call *call)
+{
+    const Spillway__V1__GetBreakerRequest *request = (const Spillway__V1__GetBreakerRequest *)call->request;
+    struct spw_error err;
+    struct spw_breaker_view view;
+    if (spw_state_breaker_get(call->control->state, request->account, spw_loop_now_ns(call->control->loop),
+                              &view, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    struct spw_arena arena = {0};
+    Spillway__V1__GetBreakerReply reply = SPILLWAY__V1__GET_BREAKER_REPLY__INIT;
+    reply.breaker = spw_message_breaker(&arena, &view);
+    spw_call_reply(call, &reply.base);
+    spw_arena_clean_up(&arena);
+}
+
+void spw_breakers_get(struct spw_call *call)
+{
+    struct spw_error err;
+    if (spw_name_check("account", ((Spillway__V1__GetBreakerRequest *)call->request)->account, &err))
+        spw_call_fail(call, &err);
+    else
+        spw_call_to_loop(call, get_on_loop);
+}
+
+static enum spw_status take_mode(Spillway__V1__BreakerMode mode, enum spw_breaker_mode *out,
+                                 struct spw_error *err)
+{
+    switch (mode) {
+    case SPILLWAY__V1__BREAKER_MODE__BREAKER_MODE_ENFORCE:
+        *out = SPW_BREAKER_ENFORCE;
+        return SPW_STATUS_OK;
+    case SPILLWAY__V1__BREAKER_MODE__BREAKER_MODE_OBSERVE:
+        *out = SPW_BREAKER_OBSERVE;
+        return SPW_STATUS_OK;
+    case SPILLWAY__V1__BREAKER_MODE__BREAKER_MODE_DISABLED:
+        *out = SPW_BREAKER_DISABLED;
+        return SPW_STATUS_OK;
+    default:
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "settings.mode: %d is no mode: enforce, observe or disabled", (int)mode);
+    }
+}
+
+/* What the request names replaces what is; the whole is then checked by the configuration file's own rules. */
+static enum spw_status merge(const Spillway__V1__BreakerSettings *settings, struct spw_conf_breaker *conf,
+                             struct spw_error *err)
+{
+    if (settings->has_consecutive_429)
+        conf->consecutive_429_count = settings->consecutive_429;
+    if (settings->has_ratio_429_ppm)
+        conf->ratio_429_ppm = settings->ratio_429_ppm;
+    if (settings->has_minimum)
+        conf->minimum_count = settings->minimum;
+    if (settings->has_window_ms)
+        conf->window_ms = settings->window_ms;
+    if (settings->has_cooldown_min_ms)
+        conf->cooldown_min_ms = settings->cooldown_min_ms;
+    if (settings->has_cooldown_max_ms)
+        conf->cooldown_max_ms = settings->cooldown_max_ms;
+    if (settings->has_mode) {
+        enum spw_status status = take_mode(settings->mode, &conf->mode, err);
+        if (status)
+            return status;
+    }
+    enum spw_status status = spw_conf_breaker_check(conf, err);
+    if (status)
+        spw_error_prefix(err, "settings.");
+    return status;
+}
+
+/* -1 = leave as it is, -2 = no such value. */
+static int take_force(const Spillway__V1__SetBreakerRequest *request)
+{
+    if (!request->has_force)
+        return -1;
+    switch (request->force) {
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_UNSPECIFIED:
+        return -1;
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO:
+        return SPW_FORCED_NOT;
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_OPEN:
+        return SPW_FORCED_OPEN;
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_CLOSED:
+        return SPW_FORCED_CLOSED;
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_DISABLED:
+        return SPW_FORCED_DISABLED;
+    case SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_OBSERVE:
+        return SPW_FORCED_OBSERVE;
+    default:
+        return -2;
+    }
+}
+
+static void answer_set(struct spw_call *call, bool dry_run, const struct spw_breaker_view *before,
+                       const struct spw_breaker_view *after)
+{
+    struct spw_arena arena = {0};
+    Spillway__V1__SetBreakerReply reply = SPILLWAY__V1__SET_BREAKER_REPLY__INIT;
+    reply.breaker = spw_message_breaker(&arena, after);
+    reply.before = spw_message_breaker(&arena, before);
+    SPW_SET(&reply, dry_run, dry_run);
+    reply.reach = (char[]){SPW_REACH};
+    SPW_SET(&reply, survives_restart, false);
+    spw_call_reply(call, &reply.base);
+    spw_arena_clean_up(&arena);
+}
+
+static void set_on_loop(struct spw_call *call)
+{
+    const Spillway__V1__SetBreakerRequest *request = (const Spillway__V1__SetBreakerRequest *)call->request;
+    struct spw_state *state = call->control->state;
+    uint64_t now_ns = spw_loop_now_ns(call->control->loop);
+    struct spw_error err;
+    struct spw_breaker_view before, after;
+    if (spw_state_breaker_get(state, request->account, now_ns, &before, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    struct spw_conf_breaker conf = before.conf;
+    if (request->settings && merge(request->settings, &conf, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    struct spw_breaker_change change = {
+        .conf = request->settings ? &conf : NULL, .forced = take_force(request), .reset = request->reset};
+    if (spw_state_breaker_set(state, request->account, &change, request->expect_version, request->dry_run,
+                              now_ns, &after, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    if (!request->dry_run)
+        spw_log(SPW_LOG_INFO, "control.breaker", "%s: %s%s%s -> %s%s%s, version %" PRIu64 " (%s)",
+                after.account, before.state, *before.forced ? ", forced " : "", before.forced, after.state,
+                *after.forced ? ", forced " : "", after.forced, after.version, call->door->name);
+    answer_set(call, request->dry_run, &before, &after);
+}
+
+void spw_breakers_set(struct spw_call *call)
+{
+    const Spillway__V1__SetBreakerRequest *request = (const Spillway__V1__SetBreakerRequest *)call->request;
+    struct spw_error err;
+    int force = take_force(request);
+    if (spw_name_check("account", request->account, &err))
+        spw_call_fail(call, &err);
+    else if (force == -2)
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "force: %d is not known: auto, open, closed, disabled or observe",
+                        (int)request->force);
+    else if (!request->settings && force == -1 && !request->reset)
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "settings: nothing to change: give settings, force or "
+                        "reset");
+    else
+        spw_call_to_loop(call, set_on_loop);
+}

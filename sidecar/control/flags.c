@@ -1,0 +1,174 @@
+/* flags.c: the service Flags.
+ *
+ * Owns: the pages of exports under way. Called by: call.c. Thread: the server's; the store may be read from any.
+ *
+ * An export holds one page of messages at a time and has one message in flight, so that a slow reader costs a bounded
+ * amount of memory whatever the size of the ledger.
+ */
+#include <grpc/support/alloc.h>
+#include <string.h>
+
+#include "sidecar/control/messages.h"
+#include "sidecar/control/methods.h"
+#include "sidecar/control/server.h"
+
+#define PAGE_MAX_COUNT 64u
+#define PAGE_MAX_BYTES (256u * 1024u) /* a page ends with the flag that passes this */
+#define FIND_DEFAULT   20u
+#define FIND_MAX_COUNT 100u
+#define FIND_MAX_BYTES                                                                                       \
+    (1024u * 1024u) /* clients take 4 MiB by default; the form on the wire is smaller than ours */
+#define REFERENCE_BYTES (SPW_CALLER_ID_BYTES - 1)
+
+struct page {
+    struct spw_arena arena;
+    Spillway__V1__Flag *flags[PAGE_MAX_COUNT];
+    size_t count;
+};
+
+struct export
+{
+    struct page page;
+    size_t sent; /* of the page */
+    uint64_t after_sequence;
+    uint64_t left; /* UINT64_MAX = no limit */
+};
+
+static bool keep_row(void *owner, const struct spw_flag_row *row)
+{
+    struct page *page = owner;
+    page->flags[page->count++] = spw_message_flag(&page->arena, row);
+    return page->count < PAGE_MAX_COUNT && page->arena.bytes_count < PAGE_MAX_BYTES;
+}
+
+static enum spw_status next_page(struct spw_call *call, struct export *export, struct spw_error *err)
+{
+    struct page *page = &export->page;
+    spw_arena_clean_up(&page->arena);
+    page->count = export->sent = 0;
+    uint32_t wanted = export->left < PAGE_MAX_COUNT ? (uint32_t) export->left : PAGE_MAX_COUNT;
+    if (!wanted)
+        return SPW_STATUS_OK;
+    uint64_t next = export->after_sequence;
+    enum spw_status status =
+        spw_store_export(call->control->store, export->after_sequence, wanted, keep_row, page, &next, err);
+    if (status || !page->count)
+        return status;
+    export->after_sequence = page->flags[page->count - 1]->sequence;
+    if (export->left != UINT64_MAX)
+        export->left -= page->count;
+    return SPW_STATUS_OK;
+}
+
+static void send_next(struct spw_call *call)
+{
+    struct export *export = call->own;
+    if (export->sent == export->page.count) {
+        struct spw_error err;
+        if (next_page(call, export, &err)) {
+            spw_call_fail(call, &err);
+            return;
+        }
+        if (!export->page.count) {
+            spw_call_finish(call);
+            return;
+        }
+    }
+    Spillway__V1__ExportFlagsReply reply = SPILLWAY__V1__EXPORT_FLAGS_REPLY__INIT;
+    reply.flag = export->page.flags[export->sent++];
+    spw_call_send(call, &reply.base);
+}
+
+static void free_export(struct spw_call *call)
+{
+    struct export *export = call->own;
+    spw_arena_clean_up(&export->page.arena);
+    gpr_free(export);
+}
+
+void spw_flags_export(struct spw_call *call)
+{
+    const Spillway__V1__ExportFlagsRequest *request = (const Spillway__V1__ExportFlagsRequest *)call->request;
+    struct export *export = gpr_zalloc(sizeof *export);
+    export->after_sequence = request->after_sequence;
+    export->left = request->limit ? request->limit : UINT64_MAX;
+    call->own = export;
+    call->on_free = free_export;
+    call->on_sent = send_next;
+    send_next(call);
+}
+
+void spw_flags_acknowledge(struct spw_call *call)
+{
+    const Spillway__V1__AcknowledgeFlagsRequest *request =
+        (const Spillway__V1__AcknowledgeFlagsRequest *)call->request;
+    struct spw_error err;
+    if (spw_name_check("consumer", request->consumer, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    if (!request->sequence) {
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "sequence: is missing: give the last sequence taken, at least 1");
+        return;
+    }
+    if (spw_store_acknowledge(call->control->store, request->consumer, request->sequence, &err)) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    Spillway__V1__AcknowledgeFlagsReply reply = SPILLWAY__V1__ACKNOWLEDGE_FLAGS_REPLY__INIT;
+    reply.consumer = request->consumer;
+    SPW_SET(&reply, sequence, request->sequence);
+    spw_call_reply(call, &reply.base);
+}
+
+struct find {
+    struct spw_arena arena;
+    Spillway__V1__Flag *flags[FIND_MAX_COUNT];
+    size_t count;
+    size_t limit;
+    bool truncated;
+};
+
+static bool keep_found(void *owner, const struct spw_flag_row *row)
+{
+    struct find *find = owner;
+    if (find->count == find->limit || find->arena.bytes_count >= FIND_MAX_BYTES) {
+        find->truncated = true;
+        return false;
+    }
+    find->flags[find->count++] = spw_message_flag(&find->arena, row);
+    return true;
+}
+
+void spw_flags_find(struct spw_call *call)
+{
+    const Spillway__V1__FindFlagsRequest *request = (const Spillway__V1__FindFlagsRequest *)call->request;
+    if (!request->reference || !*request->reference || strlen(request->reference) > REFERENCE_BYTES) {
+        spw_call_refuse(
+            call, GRPC_STATUS_INVALID_ARGUMENT,
+            "reference: is missing or longer than %u bytes: give a quote id, a decision id or your own "
+            "reference",
+            REFERENCE_BYTES);
+        return;
+    }
+    if (request->has_limit && (request->limit < 1 || request->limit > FIND_MAX_COUNT)) {
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT, "limit: %u is out of range: write 1 to %u",
+                        request->limit, FIND_MAX_COUNT);
+        return;
+    }
+    struct find find = {.limit = request->has_limit ? request->limit : FIND_DEFAULT};
+    struct spw_error err;
+    /* One more than wanted tells whether there is more. */
+    if (spw_store_find(call->control->store, request->reference, (uint32_t)find.limit + 1, keep_found, &find,
+                       &err)) {
+        spw_call_fail(call, &err);
+    } else {
+        Spillway__V1__FindFlagsReply reply = SPILLWAY__V1__FIND_FLAGS_REPLY__INIT;
+        reply.n_flags = find.count;
+        reply.flags = find.flags;
+        SPW_SET(&reply, truncated, find.truncated);
+        spw_call_reply(call, &reply.base);
+    }
+    spw_arena_clean_up(&find.arena);
+}

@@ -1,0 +1,40 @@
+/* methods.c: the table of methods. See methods.h. */
+#include "sidecar/control/methods.h"
+
+#include "proto/grpc/health/v1/health.pb-c.h"
+#include "proto/grpc/reflection/v1/reflection.pb-c.h"
+#include "proto/spillway/v1/control.pb-c.h"
+
+#define UNARY(service, name, role, message, fn)                                                              \
+    {                                                                                                        \
+        "/spillway.v1." service "/" name, role, false, false, &spillway__v1__##message##__descriptor, fn     \
+    }
+
+const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
+    UNARY("Limits", "List", SPW_ROLE_READ, list_limits_request, spw_limits_list),
+    UNARY("Limits", "Get", SPW_ROLE_READ, get_limit_request, spw_limits_get),
+    UNARY("Limits", "Set", SPW_ROLE_OPERATE, set_limit_request, spw_limits_set),
+    UNARY("Breakers", "Get", SPW_ROLE_READ, get_breaker_request, spw_breakers_get),
+    UNARY("Breakers", "Set", SPW_ROLE_OPERATE, set_breaker_request, spw_breakers_set),
+    {"/spillway.v1.Rates/Replace", SPW_ROLE_OPERATE, true, false,
+     &spillway__v1__replace_rates_request__descriptor, spw_rates_replace_begin},
+    UNARY("Rates", "Lookup", SPW_ROLE_READ, lookup_rate_request, spw_rates_lookup_begin),
+    UNARY("Rates", "Describe", SPW_ROLE_READ, describe_rates_request, spw_rates_describe),
+    UNARY("Flags", "Export", SPW_ROLE_RECORDS, export_flags_request, spw_flags_export),
+    UNARY("Flags", "Acknowledge", SPW_ROLE_OPERATE, acknowledge_flags_request, spw_flags_acknowledge),
+    UNARY("Flags", "Find", SPW_ROLE_RECORDS, find_flags_request, spw_flags_find),
+    UNARY("Status", "Get", SPW_ROLE_READ, get_status_request, spw_status_get),
+    {"/grpc.health.v1.Health/Check", SPW_ROLE_READ, false, false,
+     &grpc__health__v1__health_check_request__descriptor, spw_health_check},
+    {"/grpc.health.v1.Health/Watch", SPW_ROLE_READ, false, true,
+     &grpc__health__v1__health_check_request__descriptor, spw_health_watch},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true,
+     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true,
+     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin},
+};
+
+bool spw_method_allowed(const struct spw_method *method, enum spw_role role)
+{
+    return method->role <= role;
+}

@@ -1,0 +1,39 @@
+/* methods.h: the table of methods: path, who may call it, what it takes, who handles it. Internal to control/.
+ *
+ * Owns: spw_methods. Called by: server.c (registration), call.c (dispatch). Thread: any; constant.
+ */
+#ifndef SPW_CONTROL_METHODS_H
+#define SPW_CONTROL_METHODS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sidecar/control/call.h"
+
+/* What a door serves, each including the ones before. Records hold customers' addresses, so that a port any container
+ * of the pod may reach does not give them out. */
+enum spw_role { SPW_ROLE_READ, SPW_ROLE_RECORDS, SPW_ROLE_OPERATE };
+
+struct spw_method {
+    const char *path;
+    enum spw_role role;
+    bool client_streams;
+    bool waits; /* a stream that lives until somebody ends it: ended at drain */
+    const ProtobufCMessageDescriptor *request;
+    spw_call_fn *begin; /* server's thread; `request` of the call is decoded unless the client streams */
+};
+
+#define SPW_METHODS_COUNT 16u
+extern const struct spw_method spw_methods[SPW_METHODS_COUNT];
+
+bool spw_method_allowed(const struct spw_method *method, enum spw_role role);
+
+spw_call_fn spw_limits_list, spw_limits_get, spw_limits_set;
+spw_call_fn spw_breakers_get, spw_breakers_set;
+spw_call_fn spw_rates_replace_begin, spw_rates_lookup_begin, spw_rates_describe;
+spw_call_fn spw_flags_export, spw_flags_acknowledge, spw_flags_find;
+spw_call_fn spw_status_get;
+spw_call_fn spw_health_check, spw_health_watch;
+spw_call_fn spw_reflection_begin;
+
+#endif
