@@ -42,6 +42,7 @@ struct spw_admission {
     uint64_t tokens_milli;  /* thousandths of a token seen in the account-wide bucket before the take */
     uint32_t breaker_state;
     bool observed;          /* would have been refused; observe mode let it pass */
+    bool may_call;          /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
 };
 
 /* What a caller that was allowed holds until it reports the outcome. */
@@ -268,6 +269,7 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
     bool ok = spw__admit_look(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
     if (ok && !peek)
         ok = spw__admit_take(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+    a.may_call = ok;
     if (!peek && a.verdict != SPW_NOT_ATTACHED) {
         spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause));
         if (a.observed)

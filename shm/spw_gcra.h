@@ -25,7 +25,7 @@ __extension__ typedef unsigned __int128 spw_u128;
 #define SPW_LEVEL_MAX        ((UINT64_C(1) << 60) - 2) /* all ones would look like SPW_MOVED */
 #define SPW_UNITS_PER_NS     3u
 #define SPW_BURST_MAX_UNITS  UINT64_C(160000000000000000) /* ten years of earning + burst + salt stay below 2^60 */
-#define SPW_PERIOD_MAX_NS    UINT64_C(1000000000000000)   /* 11.5 days; per-pod division multiplies it */
+#define SPW_PERIOD_MAX_NS    UINT64_C(100000000000000000) /* one a day shared by 1,000 pods */
 #define SPW_RATE_MAX_PER_NS  1u                           /* 1e9 tokens a second */
 #define SPW_FOREVER_NS       UINT64_MAX
 

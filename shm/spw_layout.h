@@ -31,7 +31,7 @@ extern "C" {
 
 #define SPW_PUB_NAME      "segment"      /* file names inside the two directories */
 #define SPW_RW_NAME       "segment"
-#define SPW_PREV_NAME     "segment.prev" /* the one being replaced */
+#define SPW_PREV_NAME     "segment.prev." /* + generation: one that was replaced and is not drained yet */
 
 #define SPW_HEADER_BYTES          512u
 #define SPW_LINE_BYTES            128u /* two lines of 64: what the adjacent-line prefetcher pulls together */
@@ -291,7 +291,12 @@ struct spw_limiter_words {
 };
 
 /* Slot word: {generation : 32 | state : 8}; a slot is an attached process, alive while its lock byte is held. */
-enum spw_slot_state { SPW_SLOT_FREE, SPW_SLOT_LIVE, SPW_SLOT_DEAD };
+enum spw_slot_state {
+    SPW_SLOT_FREE,
+    SPW_SLOT_LIVE,
+    SPW_SLOT_DEAD,    /* being swept */
+    SPW_SLOT_RESERVED /* slot 0: nobody's; its statistics are the sums of those who left */
+};
 struct spw_slot {
     uint64_t word;
     uint64_t attached_ns;

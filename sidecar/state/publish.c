@@ -1,0 +1,487 @@
+/* publish.c: accounts, limits, breakers and policy: the sidecar-owned words of the segment.
+ *
+ * Owns: what is in force. Called by: segment.c (start), http/ (evidence), control/ (get, set). Thread: loop thread.
+ */
+#include "sidecar/state/state_internal.h"
+
+#include "sidecar/obs/log.h"
+
+void spw_limit_share(const struct spw_conf_limit *limit, struct spw_rate *rate, uint64_t *burst_count)
+{
+    uint64_t pods = limit->pods_count ? limit->pods_count : 1;
+    rate->tokens_count = limit->rate.tokens_count;
+    rate->period_ns = limit->rate.period_ns * pods;
+    *burst_count = limit->burst_count / pods;
+    if (*burst_count == 0 && limit->burst_count > 0)
+        *burst_count = 1;
+}
+
+struct spw_account *spw_state_account(struct spw_state *state, const char *name, uint32_t *index)
+{
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        struct spw_account *a = spw_account_at(&state->map, i);
+        if (a->state == SPW_RECORD_LIVE && strncmp(a->name, name, sizeof a->name) == 0) {
+            *index = i;
+            return a;
+        }
+    }
+    return NULL;
+}
+
+static enum spw_status no_account(const char *name, struct spw_error *err)
+{
+    return spw_error_set(err, SPW_STATUS_NOT_FOUND, "account: there is no account \"%.60s\"; `spillwayctl limits list` "
+                                                    "names them", name);
+}
+
+/* ---- limits ---- */
+
+static struct spw_limiter *account_limiter(struct spw_state *state, const struct spw_account *account,
+                                           struct spw_limiter_words **words)
+{
+    uint32_t index = account->limiters[account->limiters_count - 1]; /* the account-wide one stands last */
+    *words = spw_limiter_words_at(&state->map, index);
+    return spw_limiter_at(&state->map, index);
+}
+
+static uint64_t reserve_of(uint32_t reserve_ppm, uint64_t burst_count)
+{
+    return (uint64_t)((spw_u128)burst_count * reserve_ppm / 1000000u);
+}
+
+/* Does the configuration in force already say this? Then its bucket must not be touched (a reload refills nothing). */
+static bool limit_in_force(const struct spw_limiter *limiter, const struct spw_limiter_words *words,
+                           const struct spw_rate *rate, uint64_t burst, uint64_t reserve)
+{
+    const struct spw_limiter_conf *c = &limiter->conf[limiter->current % SPW_CONFIG_SLOTS];
+    return c->version && c->version % 2 == 0 && c->tokens_count == rate->tokens_count && c->period_ns == rate->period_ns &&
+           c->burst_count == burst && c->reserve_units == reserve * c->units_per_token &&
+           spw_bucket_slot(spw_load_acq(&words->level)) == limiter->current; /* SYNC bucket: acquire */
+}
+
+static enum spw_status put_limit(struct spw_state *state, uint32_t index, const struct spw_conf_limit *limit,
+                                 uint64_t now_ns, bool fill, struct spw_error *err)
+{
+    struct spw_account *account = spw_account_at(&state->map, index);
+    struct spw_limiter_words *words;
+    struct spw_limiter *limiter = account_limiter(state, account, &words);
+    struct spw_rate rate;
+    uint64_t burst;
+    spw_limit_share(limit, &rate, &burst);
+    uint64_t reserve = reserve_of(state->reserve_ppm[index], burst);
+    state->limit[index] = *limit;
+    if (limit_in_force(limiter, words, &rate, burst, reserve))
+        return SPW_STATUS_OK;
+    uint64_t version = account->version + 1;
+    if (!spw_bucket_configure(limiter, words, rate.tokens_count, rate.period_ns, burst, reserve, version, now_ns, fill))
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "limit: rate and burst of account %s cannot be kept exactly: a burst may hold at most "
+                             "about 1.5 years of the rate", account->name);
+    spw_store_rel(&account->version, version); /* SYNC account-version: release: shown after it is in force */
+    return SPW_STATUS_OK;
+}
+
+static void view_observed(const struct spw_account *account, struct spw_limit_view *out)
+{
+    struct spw_evidence e;
+    if (!spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof e / 8, &e,
+                        sizeof e / 8))
+        return;
+    out->observed_limit_known = (e.known & SPW_EVIDENCE_LIMIT) != 0;
+    out->observed_limit_count = e.limit_count;
+    out->observed_remaining_known = (e.known & SPW_EVIDENCE_REMAINING) != 0;
+    out->observed_remaining_count = e.remaining_count;
+}
+
+static void view_limit(struct spw_state *state, uint32_t index, uint64_t now_ns, struct spw_limit_view *out)
+{
+    struct spw_account *account = spw_account_at(&state->map, index);
+    struct spw_limiter_words *words;
+    const struct spw_limiter *limiter = account_limiter(state, account, &words);
+    memset(out, 0, sizeof *out);
+    memcpy(out->account, account->name, sizeof out->account);
+    out->limit = state->limit[index];
+    spw_limit_share(&out->limit, &out->pod_rate, &out->pod_burst_count);
+    out->version = account->version;
+    struct spw_bucket_answer look = spw_bucket_take(limiter, words, now_ns, 1, false, 0, false);
+    if (look.units_per_token)
+        out->tokens_milli = (uint64_t)((spw_u128)look.available_units * 1000 / look.units_per_token);
+    out->healed_count = spw_load_rlx(&words->healed_count);
+    out->switches = account->switches | spw_map_pub(&state->map)->switches;
+    view_observed(account, out);
+}
+
+enum spw_status spw_state_limit_get(struct spw_state *state, const char *account, uint64_t now_ns,
+                                    struct spw_limit_view *out, struct spw_error *err)
+{
+    uint32_t index;
+    if (!spw_state_account(state, account, &index))
+        return no_account(account, err);
+    view_limit(state, index, now_ns, out);
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status check_version(const struct spw_account *account, uint64_t expect, struct spw_error *err)
+{
+    if (expect == 0 || expect == account->version)
+        return SPW_STATUS_OK;
+    return spw_error_set(err, SPW_STATUS_CONFLICT,
+                         "expect_version: %llu was expected and account %s is at %llu: read it again and decide anew",
+                         (unsigned long long)expect, account->name, (unsigned long long)account->version);
+}
+
+enum spw_status spw_state_limit_set(struct spw_state *state, const char *account, const struct spw_conf_limit *limit,
+                                    uint64_t expect_version, bool dry_run, uint64_t now_ns, struct spw_limit_view *out,
+                                    struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *record = spw_state_account(state, account, &index);
+    if (!record)
+        return no_account(account, err);
+    enum spw_status status = spw_conf_limit_check(limit, err);
+    if (status == SPW_STATUS_OK)
+        status = check_version(record, expect_version, err);
+    if (status == SPW_STATUS_OK) {
+        struct spw_limiter_conf trial;
+        struct spw_rate rate;
+        uint64_t burst;
+        spw_limit_share(limit, &rate, &burst);
+        if (!spw_gcra_configure(&trial, rate.tokens_count, rate.period_ns, burst, 0, now_ns, 1))
+            status = spw_error_set(err, SPW_STATUS_INVALID,
+                                   "limit.burst: more than about 1.5 years of the rate cannot be kept exactly");
+    }
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (!dry_run) {
+        status = put_limit(state, index, limit, now_ns, false, err);
+        if (status != SPW_STATUS_OK)
+            return status;
+    }
+    view_limit(state, index, now_ns, out);
+    if (dry_run) {
+        out->limit = *limit;
+        spw_limit_share(limit, &out->pod_rate, &out->pod_burst_count);
+    }
+    return SPW_STATUS_OK;
+}
+
+/* ---- breaker and gate ---- */
+
+static void put_account_conf(struct spw_state *state, uint32_t index, const struct spw_conf_account *conf)
+{
+    struct spw_account *account = spw_account_at(&state->map, index);
+    const struct spw_conf_breaker *b = &state->breaker[index];
+    struct spw_account_conf fresh, now;
+    memset(&fresh, 0, sizeof fresh);
+    memset(&now, 0, sizeof now);
+    (void)spw_account_conf_read(account, &now);
+    if (!conf)
+        fresh = now;
+    fresh.consecutive_429_count = b->consecutive_429_count;
+    fresh.ratio_429_ppm = b->ratio_429_ppm;
+    fresh.minimum_count = b->minimum_count;
+    fresh.window_tick_ms = b->window_ms / 10;
+    fresh.cooldown_min_ms = b->cooldown_min_ms;
+    fresh.cooldown_max_ms = b->cooldown_max_ms;
+    if (conf) {
+        fresh.deadline_ms = conf->deadline_ms;
+        fresh.probe_ms = conf->deadline_ms + 1000;
+        fresh.header_buffer_ppm = conf->header_buffer_ppm;
+        fresh.on_full = state->conf->on_full == SPW_ON_FULL_DENY;
+        fresh.permits_count = conf->concurrency_count;
+        fresh.permit_ms = conf->deadline_ms + 1000;
+    }
+    if (memcmp(&fresh, &now, sizeof fresh) != 0)
+        spw_latch_write(&account->conf_seq, (uint64_t *)(void *)account->conf, sizeof fresh / 8, &fresh,
+                        sizeof fresh / 8);
+}
+
+static uint64_t forced_of(enum spw_breaker_mode mode)
+{
+    return mode == SPW_BREAKER_DISABLED  ? SPW_FORCED_DISABLED
+           : mode == SPW_BREAKER_OBSERVE ? SPW_FORCED_OBSERVE
+                                         : SPW_FORCED_NOT;
+}
+
+static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_ns, struct spw_breaker_view *out)
+{
+    static const char *const state_name[] = {"closed", "open", "half-open", "unknown"};
+    static const char *const forced_name[] = {"", "open", "closed", "disabled", "observe"};
+    const struct spw_account *account = spw_account_at(&state->map, index);
+    const struct spw_account_words *words = spw_account_words_at(&state->map, index);
+    uint64_t now_ms = spw_map_ms(&state->map, now_ns);
+    struct spw_breaker_word b = spw_breaker_unpack(spw_load_acq(&words->breaker)); /* SYNC breaker: acquire */
+    uint64_t gate = spw_load_acq(&words->gate);                                   /* SYNC gate: acquire */
+    memset(out, 0, sizeof *out);
+    memcpy(out->account, account->name, sizeof out->account);
+    snprintf(out->state, sizeof out->state, "%s", state_name[b.state]);
+    snprintf(out->forced, sizeof out->forced, "%s", forced_name[account->forced % 5]);
+    out->consecutive_count = b.consecutive;
+    out->trips_count = b.trips;
+    out->epoch = b.epoch;
+    if (b.state == SPW_BREAKER_OPEN && b.time_ms > now_ms)
+        out->open_for_ms = b.time_ms - now_ms;
+    out->conf = state->breaker[index];
+    out->version = account->version;
+    if (gate != 0 && spw_gate_until_ms(gate) > now_ms && spw_gate_until_ms(gate) <= now_ms + SPW_GATE_MAX_MS)
+        out->gate_shut_for_ms = spw_gate_until_ms(gate) - now_ms;
+    snprintf(out->gate_source, sizeof out->gate_source, "%s",
+             out->gate_shut_for_ms ? spw_gate_name(spw_gate_source(gate)) : "");
+}
+
+enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
+                                      struct spw_breaker_view *out, struct spw_error *err)
+{
+    uint32_t index;
+    if (!spw_state_account(state, account, &index))
+        return no_account(account, err);
+    view_breaker(state, index, now_ns, out);
+    return SPW_STATUS_OK;
+}
+
+/* Close by hand: a new epoch, so that calls in flight do not count for the fresh state. */
+static void reset_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
+{
+    struct spw_account_words *words = spw_account_words_at(map, index);
+    uint64_t word = spw_load_acq(&words->breaker); /* SYNC breaker: acquire */
+    struct spw_breaker_word next;
+    do {
+        memset(&next, 0, sizeof next);
+        next.epoch = spw_breaker_unpack(word).epoch + 1;
+        next.time_ms = spw_map_ms(map, now_ns);
+    } while (!spw_cas(&words->breaker, &word, spw_breaker_pack(&next))); /* SYNC breaker: acq_rel */
+    spw_exchange(&words->gate, 0);                                      /* SYNC gate: acq_rel */
+}
+
+enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
+                                      const struct spw_breaker_change *change, uint64_t expect_version, bool dry_run,
+                                      uint64_t now_ns, struct spw_breaker_view *out, struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *record = spw_state_account(state, account, &index);
+    if (!record)
+        return no_account(account, err);
+    enum spw_status status = check_version(record, expect_version, err);
+    if (status == SPW_STATUS_OK && change->conf)
+        status = spw_conf_breaker_check(change->conf, err);
+    if (status == SPW_STATUS_OK && change->forced > SPW_FORCED_OBSERVE)
+        status = spw_error_set(err, SPW_STATUS_INVALID, "forced: none, open, closed, disabled or observe");
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (dry_run) {
+        view_breaker(state, index, now_ns, out);
+        if (change->conf)
+            out->conf = *change->conf;
+        return SPW_STATUS_OK;
+    }
+    if (change->conf) {
+        state->breaker[index] = *change->conf;
+        put_account_conf(state, index, NULL);
+        if (change->forced < 0)
+            spw_store_rel(&record->forced, forced_of(change->conf->mode));
+    }
+    if (change->forced >= 0)
+        spw_store_rel(&record->forced, (uint64_t)change->forced); /* SYNC forced: release */
+    if (change->reset)
+        reset_breaker(&state->map, index, now_ns);
+    spw_store_rel(&record->version, record->version + 1); /* SYNC account-version: release */
+    view_breaker(state, index, now_ns, out);
+    return SPW_STATUS_OK;
+}
+
+void spw_state_evidence_set(struct spw_state *state, uint32_t account_index, const struct spw_evidence *evidence)
+{
+    struct spw_account *account = spw_account_at(&state->map, account_index);
+    if (account)
+        spw_latch_write(&account->evidence_seq, (uint64_t *)(void *)account->evidence, sizeof *evidence / 8, evidence,
+                        sizeof *evidence / 8);
+}
+
+/* ---- bringing a segment to a configuration ---- */
+
+static void put_policy(struct spw_state *state)
+{
+    const struct spw_conf_fallback *f = &state->conf->fallback;
+    struct spw_policy policy;
+    memset(&policy, 0, sizeof policy);
+    policy.nexus_all = f->nexus_all;
+    policy.nexus_count = f->nexus_count;
+    for (uint32_t i = 0; i < f->nexus_count && i < SPW_NEXUS_MAX_COUNT; i++)
+        memcpy(policy.nexus[i], f->nexus[i], sizeof policy.nexus[i]);
+    policy.on_no_rate = f->on_no_rate == SPW_ON_NO_RATE_STATE_AVERAGE  ? SPW_NO_RATE_STATE_AVERAGE
+                        : f->on_no_rate == SPW_ON_NO_RATE_DEFAULT_RATE ? SPW_NO_RATE_DEFAULT
+                                                                       : SPW_NO_RATE_BLOCK;
+    policy.default_rate_ppb = f->default_rate_ppb;
+    policy.rounding = f->rounding;
+    policy.shipping_taxable = f->shipping_taxable;
+    policy.warn_age_days = f->max_age_warn_days;
+    policy.refuse_age_days = f->max_age_refuse_days;
+    policy.tax_rule_default = f->tax_rule_default;
+    policy.tax_codes_count = f->tax_codes_count;
+    for (uint32_t i = 0; i < f->tax_codes_count && i < SPW_TAX_CODES_MAX_COUNT; i++) {
+        memcpy(policy.tax_codes[i].code, f->tax_codes[i].code, sizeof policy.tax_codes[i].code);
+        policy.tax_codes[i].rule = f->tax_codes[i].rule;
+    }
+    struct spw_policy *slots = spw_policy_at(&state->map, 0);
+    spw_latch_write(&spw_map_pub(&state->map)->policy_seq, (uint64_t *)(void *)slots,
+                    state->map.pub_section[SPW_PUB_POLICY].stride_bytes / 8, &policy, sizeof policy / 8);
+}
+
+/* A free record for an account; one that was removed is not used again in this segment: old handles name it. */
+static struct spw_account *new_account(struct spw_state *state, const struct spw_conf_account *conf, uint32_t *index)
+{
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        struct spw_account *a = spw_account_at(&state->map, i);
+        if (a->state != SPW_RECORD_FREE)
+            continue;
+        memcpy(a->name, conf->name, sizeof a->name);
+        snprintf(a->provider, sizeof a->provider, "%.31s", conf->provider);
+        a->record_generation++;
+        a->version = 1;
+        a->limiters_count = 1;
+        a->limiters[0] = i; /* one account-wide bucket: limiter i belongs to account i */
+        struct spw_limiter *limiter = spw_limiter_at(&state->map, i);
+        snprintf(limiter->name, sizeof limiter->name, "account");
+        limiter->kind = SPW_LIMITER_BUCKET;
+        limiter->account_index = i;
+        limiter->record_generation++;
+        limiter->state = SPW_RECORD_LIVE;
+        *index = i;
+        return a;
+    }
+    return NULL;
+}
+
+static bool integration_is(const struct spw_integration *n, uint32_t account_index, const char *name)
+{
+    return n->state == SPW_RECORD_LIVE && n->account_index == account_index &&
+           strncmp(n->name, name, sizeof n->name) == 0;
+}
+
+static enum spw_status put_integrations(struct spw_state *state, uint32_t index, const struct spw_conf_account *conf,
+                                        struct spw_error *err)
+{
+    uint32_t count = state->map.pub_section[SPW_PUB_INTEGRATIONS].count;
+    for (uint32_t k = 0; k < conf->integrations_count; k++) {
+        struct spw_integration *place = NULL;
+        for (uint32_t i = 0; i < count && !place; i++) {
+            struct spw_integration *n = spw_integration_at(&state->map, i);
+            if (integration_is(n, index, conf->integrations[k].name))
+                place = n;
+        }
+        for (uint32_t i = 0; i < count && !place; i++) {
+            struct spw_integration *n = spw_integration_at(&state->map, i);
+            if (n->state == SPW_RECORD_FREE)
+                place = n;
+        }
+        if (!place)
+            return spw_error_set(err, SPW_STATUS_FULL, "accounts.%s.integrations: at most %u integrations over all "
+                                                       "accounts", conf->name, count);
+        memcpy(place->name, conf->integrations[k].name, sizeof place->name);
+        place->account_index = index;
+        place->batch = conf->integrations[k].class_ == SPW_CLASS_BATCH;
+        spw_store32_rel(&place->state, SPW_RECORD_LIVE); /* SYNC integration: release */
+    }
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status put_account(struct spw_state *state, const struct spw_conf_account *conf, uint64_t now_ns,
+                                   bool fill, struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *account = spw_state_account(state, conf->name, &index);
+    bool fresh = !account;
+    if (fresh)
+        account = new_account(state, conf, &index);
+    if (!account)
+        return spw_error_set(err, SPW_STATUS_FULL, "accounts: at most %u accounts in the life of a segment",
+                             state->map.pub_section[SPW_PUB_ACCOUNTS].count);
+    state->breaker[index] = conf->breaker;
+    state->reserve_ppm[index] = conf->batch_reserve_ppm;
+    put_account_conf(state, index, conf);
+    spw_store_rel(&account->forced, forced_of(conf->breaker.mode)); /* SYNC forced: release */
+    enum spw_status status = put_limit(state, index, &conf->limit, now_ns, fill && fresh, err);
+    if (status == SPW_STATUS_OK)
+        status = put_integrations(state, index, conf, err);
+    if (status == SPW_STATUS_OK)
+        spw_store32_rel(&account->state, SPW_RECORD_LIVE); /* SYNC account: release: the record is filled */
+    return status;
+}
+
+enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool fill, struct spw_error *err)
+{
+    const struct spw_conf *conf = state->conf;
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        struct spw_account *account = spw_account_at(&state->map, i);
+        bool kept = false;
+        for (uint32_t k = 0; k < conf->accounts_count; k++)
+            kept |= strncmp(conf->accounts[k].name, account->name, sizeof account->name) == 0;
+        if (account->state == SPW_RECORD_LIVE && !kept) {
+            spw_store32_rel(&account->state, SPW_RECORD_REMOVED); /* SYNC account: release */
+            spw_log(SPW_LOG_INFO, "account.removed", "account %s is no longer configured", account->name);
+        }
+    }
+    put_policy(state);
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t k = 0; k < conf->accounts_count && status == SPW_STATUS_OK; k++)
+        status = put_account(state, &conf->accounts[k], now_ns, fill, err);
+    return status;
+}
+
+/* Milliseconds of the old segment's words in the new one's count. */
+static uint64_t shift_ms(const struct spw_map *from, const struct spw_map *to, uint64_t ms)
+{
+    return spw_map_ms_up(to, spw_map_ns_of_ms(from, ms));
+}
+
+static void carry_limit(const struct spw_limiter *from, struct spw_limiter_words *from_words,
+                        const struct spw_limiter *to, struct spw_limiter_words *to_words, uint64_t now_ns)
+{
+    struct spw_gcra g_from, g_to;
+    /* SYNC bucket: acq_rel: a take in flight on the old word fails from here on. */
+    uint64_t word = spw_exchange(&from_words->level, SPW_MOVED);
+    uint32_t slot = (uint32_t)(to->current % SPW_CONFIG_SLOTS);
+    if (word == SPW_MOVED || !spw_limiter_conf_read(from, spw_bucket_slot(word), &g_from) ||
+        !spw_limiter_conf_read(to, slot, &g_to) || !spw_bucket_level_ok(&g_from, spw_bucket_level(word), now_ns))
+        return; /* the new bucket was made EMPTY and stays so */
+    uint64_t level = spw_gcra_carry(&g_from, spw_bucket_level(word), &g_to, now_ns);
+    spw_store_rel(&to_words->level, spw_bucket_word(slot, level)); /* SYNC bucket: release: not visible yet */
+}
+
+void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < old->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        const struct spw_account *from = spw_account_at(old, i);
+        struct spw_account_words *from_words = spw_account_words_at(old, i);
+        uint64_t breaker = spw_exchange(&from_words->breaker, SPW_MOVED); /* SYNC breaker: acq_rel */
+        uint64_t gate = spw_exchange(&from_words->gate, SPW_MOVED);       /* SYNC gate: acq_rel */
+        uint32_t index;
+        struct spw_account *to =
+            from->state == SPW_RECORD_LIVE ? spw_state_account(state, from->name, &index) : NULL;
+        struct spw_limiter *to_limiter = NULL;
+        struct spw_limiter_words *to_limiter_words = NULL;
+        if (to)
+            to_limiter = account_limiter(state, to, &to_limiter_words);
+        for (uint32_t k = 0; k < from->limiters_count && k < SPW_LIMITERS_PER_ACCOUNT; k++) {
+            const struct spw_limiter *limiter = spw_limiter_at(old, from->limiters[k]);
+            struct spw_limiter_words *limiter_words = spw_limiter_words_at(old, from->limiters[k]);
+            if (!limiter || !limiter_words)
+                continue;
+            if (to_limiter && k + 1 == from->limiters_count)
+                carry_limit(limiter, limiter_words, to_limiter, to_limiter_words, now_ns);
+            else
+                spw_exchange(&limiter_words->level, SPW_MOVED); /* SYNC bucket: acq_rel */
+        }
+        if (!to)
+            continue;
+        struct spw_account_words *words = spw_account_words_at(&state->map, index);
+        if (breaker != SPW_MOVED) {
+            struct spw_breaker_word b = spw_breaker_unpack(breaker);
+            b.time_ms = shift_ms(old, &state->map, b.time_ms);
+            spw_store_rel(&words->breaker, spw_breaker_pack(&b)); /* SYNC breaker: release: not visible yet */
+        }
+        if (gate != SPW_MOVED && gate != 0) /* SYNC gate: release: not visible yet */
+            spw_store_rel(&words->gate, (gate & ~SPW_TIME_MASK) |
+                                            (shift_ms(old, &state->map, spw_gate_until_ms(gate)) & SPW_TIME_MASK));
+    }
+}

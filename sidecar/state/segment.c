@@ -1,0 +1,359 @@
+/* segment.c: making, adopting and replacing the two files.
+ *
+ * Owns: the files "segment" (and "segment.prev.<generation>") in both directories, and the lock that keeps a second
+ * sidecar out. Called by: main at start and stop. Thread: the loop thread (before the loop runs).
+ *
+ * Adopt: the files are of this layout, plan and boot: buckets stay drained, an open breaker stays open.
+ * Replace: (1) the new pair is made under a temporary name; (2) the current one is linked as prev; (3) it is marked
+ * retired; (4) each of its words is exchanged for MOVED, so that a compare-and-swap in flight fails, and what it said
+ * is carried over; (5) the new pair is renamed into place; (6) prev is drained and removed (sweep.c). A start that
+ * finds the current pair retired goes on at (1): what was moved already is not known any more, and starts EMPTY.
+ */
+#include "sidecar/state/state_internal.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+
+#include "sidecar/obs/log.h"
+
+#ifndef SPW_SEGMENT_MINOR
+#define SPW_SEGMENT_MINOR SPW_LAYOUT_MINOR
+#endif
+#ifndef SPW_SEGMENT_MAJOR
+#define SPW_SEGMENT_MAJOR SPW_LAYOUT_MAJOR
+#endif
+
+#define TMP_NAME "segment.tmp"
+
+/* Lock out a second sidecar. The file is private: a client must not be able to hold the lock. */
+static enum spw_status lock_directory(struct spw_state *state, struct spw_error *err)
+{
+    char path[SPW_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/sidecar.lock", state->conf->segment.pub_dir);
+    state->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (state->lock_fd < 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "%s: %s; the directory must exist and belong to the sidecar's user (segment.pub_dir)",
+                             path, strerror(errno));
+    if (flock(state->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return spw_error_set(err, SPW_STATUS_BUSY, "%s is held by another sidecar: stop it first, or use another "
+                                                   "segment.pub_dir", path);
+    return SPW_STATUS_OK;
+}
+
+/* Make one file whole: every page allocated now, so that no later touch can fail. */
+static enum spw_status make_file(const char *dir, uint64_t bytes, mode_t mode, uint32_t gid, uint8_t **out,
+                                 uint64_t *inode, struct spw_error *err)
+{
+    char path[SPW_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/" TMP_NAME, dir);
+    unlink(path); /* left by a start that was cut short; the directory is locked */
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", path, strerror(errno));
+    enum spw_status status = SPW_STATUS_OK;
+    struct stat st;
+    int failed = posix_fallocate(fd, 0, (off_t)bytes);
+    if (failed) {
+        struct statvfs fs;
+        uint64_t have = fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+        status = spw_error_set(err, SPW_STATUS_NO_SPACE,
+                               "%s: %llu bytes are needed and %llu are free (%s): raise the volume's size, or lower "
+                               "segment.cells or segment.rate_records",
+                               dir, (unsigned long long)bytes, (unsigned long long)have, strerror(failed));
+    } else if ((gid != UINT32_MAX && fchown(fd, (uid_t)-1, gid) != 0) || fchmod(fd, mode) != 0 || fstat(fd, &st) != 0) {
+        status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s; the sidecar must be a member of group %u (segment.gid)",
+                               path, strerror(errno), gid);
+    } else {
+        void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        if (base == MAP_FAILED)
+            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: mmap: %s", path, strerror(errno));
+        else
+            *out = base;
+        *inode = st.st_ino;
+    }
+    close(fd);
+    if (status != SPW_STATUS_OK)
+        unlink(path);
+    return status;
+}
+
+static void fill_header(uint8_t *file, uint64_t magic, uint64_t bytes, uint64_t generation, uint64_t now_ns,
+                        const struct spw_section *sections, unsigned count)
+{
+    struct spw_header *h = (struct spw_header *)(void *)file;
+    h->magic = magic;
+    h->layout_major = SPW_SEGMENT_MAJOR;
+    h->layout_minor = SPW_SEGMENT_MINOR;
+    h->oldest_compatible_major = SPW_SEGMENT_MAJOR > SPW_LAYOUT_MAJOR ? SPW_SEGMENT_MAJOR : SPW_OLDEST_COMPATIBLE_MAJOR;
+    h->header_bytes = SPW_HEADER_BYTES;
+    h->total_bytes = bytes;
+    h->format_hash = spw_format_hash();
+    h->generation = generation;
+    h->clock_id = CLOCK_BOOTTIME;
+    h->section_count = count;
+    spw_boot_id(h->boot_id);
+    h->base_ns = now_ns;
+    h->lock_base = SPW_LOCK_BASE;
+    h->heartbeat_ns = now_ns;
+    memcpy(h->sections, sections, count * sizeof sections[0]);
+}
+
+/* Step 1: a new pair under the temporary name, mapped and complete but for the ready words. */
+static enum spw_status make_pair(struct spw_state *state, uint64_t now_ns, struct spw_error *err)
+{
+    const struct spw_conf_segment *s = &state->conf->segment;
+    struct spw_plan plan;
+    struct spw_map *map = &state->map;
+    uint64_t generation = 0;
+    spw_plan_make(state->conf, &plan);
+    memset(map, 0, sizeof *map);
+    map->self.lock_fd = -1;
+    while (generation == 0) {
+        if (getrandom(&generation, sizeof generation, 0) != (ssize_t)sizeof generation)
+            generation = now_ns | 1;
+    }
+    enum spw_status status =
+        make_file(s->pub_dir, plan.pub_bytes, 0640, s->gid, &map->pub, &map->pub_inode, err);
+    if (status == SPW_STATUS_OK)
+        status = make_file(s->rw_dir, plan.rw_bytes, 0660, s->gid, &map->rw, &map->rw_inode, err);
+    map->pub_bytes = plan.pub_bytes;
+    map->rw_bytes = plan.rw_bytes;
+    if (status != SPW_STATUS_OK) {
+        spw_map_close(map);
+        return status;
+    }
+    fill_header(map->pub, SPW_MAGIC_PUB, plan.pub_bytes, generation, now_ns, plan.pub, SPW_PUB_SECTIONS);
+    fill_header(map->rw, SPW_MAGIC_RW, plan.rw_bytes, generation, now_ns, plan.rw, SPW_RW_SECTIONS);
+    memcpy(map->pub_section, plan.pub, sizeof plan.pub);
+    memcpy(map->rw_section, plan.rw, sizeof plan.rw);
+    map->generation = generation;
+    map->base_ns = now_ns;
+    map->lock_base = SPW_LOCK_BASE;
+    map->layout_major = SPW_SEGMENT_MAJOR;
+    map->layout_minor = SPW_SEGMENT_MINOR;
+    if (!spw__shape_ok(map)) {
+        spw_map_close(map);
+        return spw_error_set(err, SPW_STATUS_INVALID, "segment: the counts do not make a valid segment");
+    }
+    spw_slot_at(map, 0)->word = spw_slot_word(0, SPW_SLOT_RESERVED);
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status rename_in(const char *dir, struct spw_error *err)
+{
+    char from[SPW_PATH_BYTES + 32], to[SPW_PATH_BYTES + 32];
+    snprintf(from, sizeof from, "%s/" TMP_NAME, dir);
+    snprintf(to, sizeof to, "%s/" SPW_PUB_NAME, dir);
+    if (rename(from, to) != 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", to, strerror(errno));
+    return SPW_STATUS_OK;
+}
+
+/* Step 5: ready words, then both names. rw first: a client opens pub first and compares generations. */
+static enum spw_status put_in_place(struct spw_state *state, struct spw_error *err)
+{
+    /* SYNC ready: release: whoever sees 1 sees all of the file. */
+    spw_store_rel(&((struct spw_header *)(void *)state->map.rw)->ready, 1);
+    spw_store_rel(&spw_map_pub(&state->map)->ready, 1);
+    enum spw_status status = rename_in(state->conf->segment.rw_dir, err);
+    return status == SPW_STATUS_OK ? rename_in(state->conf->segment.pub_dir, err) : status;
+}
+
+/* Step 2: keep the current pair under a second name, for draining. */
+static void link_prev(const struct spw_conf_segment *s, const char *name)
+{
+    char from[SPW_PATH_BYTES + 32], to[SPW_PATH_BYTES + 96];
+    const char *dirs[2] = {s->rw_dir, s->pub_dir};
+    for (int i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s/" SPW_PUB_NAME, dirs[i]);
+        snprintf(to, sizeof to, "%s/%s", dirs[i], name);
+        if (link(from, to) != 0 && errno != EEXIST)
+            spw_log(SPW_LOG_WARN, "segment.prev", "%s: %s", to, strerror(errno));
+    }
+}
+
+static bool add_prev(struct spw_state *state, const char *name, uint64_t now_ns)
+{
+    for (struct spw_prev *known = state->prev; known; known = known->next) {
+        if (strcmp(known->name, name) == 0)
+            return true;
+    }
+    struct spw_prev *prev = calloc(1, sizeof *prev);
+    if (!prev)
+        return false;
+    const struct spw_conf_segment *s = &state->conf->segment;
+    enum spw_status status = spw_map_open(&prev->map, s->pub_dir, s->rw_dir, name, true);
+    if (status != SPW_STATUS_OK) {
+        spw_log(SPW_LOG_ERROR, "segment.prev",
+                "%s/%s cannot be read (%s): its flags stay in it; start the version that made it to store them",
+                s->pub_dir, name, spw_status_name(status));
+        free(prev);
+        return false;
+    }
+    snprintf(prev->name, sizeof prev->name, "%s", name);
+    prev->since_ns = now_ns;
+    prev->next = state->prev;
+    state->prev = prev;
+    return true;
+}
+
+/* Replaced segments that an earlier start did not finish draining. */
+static void find_prevs(struct spw_state *state, uint64_t now_ns)
+{
+    DIR *dir = opendir(state->conf->segment.pub_dir);
+    if (!dir)
+        return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strncmp(entry->d_name, SPW_PREV_NAME, sizeof SPW_PREV_NAME - 1) == 0)
+            add_prev(state, entry->d_name, now_ns);
+    }
+    closedir(dir);
+}
+
+/* Steps 2 to 4 on a current pair that can be read. */
+static void retire(struct spw_state *state, struct spw_map *old, uint64_t now_ns)
+{
+    char name[64];
+    snprintf(name, sizeof name, SPW_PREV_NAME "%016llx", (unsigned long long)old->generation);
+    link_prev(&state->conf->segment, name);
+    /* SYNC retired: release: clients stop deciding by it and look for the successor. */
+    spw_store_rel(&spw_map_pub(old)->retired, 1);
+    spw_publish_carry(state, old, now_ns);
+    add_prev(state, name, now_ns);
+}
+
+/* A current pair that cannot be read: all that can be said to its clients is that it is over. */
+static void retire_unreadable(const struct spw_conf_segment *s)
+{
+    uint8_t *base = NULL;
+    uint64_t bytes, inode;
+    if (spw__file_map(s->pub_dir, SPW_PUB_NAME, true, &base, &bytes, &inode) != SPW_STATUS_OK)
+        return;
+    struct spw_header *h = (struct spw_header *)(void *)base;
+    if (h->magic == SPW_MAGIC_PUB) {
+        char name[64];
+        snprintf(name, sizeof name, SPW_PREV_NAME "%016llx", (unsigned long long)h->generation);
+        if (h->layout_major != SPW_LAYOUT_MAJOR)
+            link_prev(s, name);
+        spw_store_rel(&h->retired, 1); /* SYNC retired: release */
+    }
+    munmap(base, bytes);
+}
+
+static bool same_plan(const struct spw_map *map, const struct spw_conf *conf)
+{
+    struct spw_plan plan;
+    spw_plan_make(conf, &plan);
+    return map->layout_major == SPW_SEGMENT_MAJOR && map->layout_minor == SPW_SEGMENT_MINOR &&
+           map->pub_bytes == plan.pub_bytes && map->rw_bytes == plan.rw_bytes &&
+           memcmp(map->pub_section, plan.pub, sizeof plan.pub) == 0 &&
+           memcmp(map->rw_section, plan.rw, sizeof plan.rw) == 0;
+}
+
+static enum spw_status open_segment(struct spw_state *state, struct spw_error *err)
+{
+    const struct spw_conf_segment *s = &state->conf->segment;
+    uint64_t now_ns = spw_now_ns();
+    struct spw_map old;
+    memset(&old, 0, sizeof old);
+    enum spw_status found = spw_map_open(&old, s->pub_dir, s->rw_dir, SPW_PUB_NAME, true);
+    bool retired = found == SPW_STATUS_OK && spw_load_acq(&spw_map_pub(&old)->retired) != 0; /* SYNC retired: acquire */
+    if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf)) {
+        state->map = old;
+        snprintf(state->origin, sizeof state->origin, "adopted");
+        find_prevs(state, now_ns);
+        return spw_publish_conf(state, now_ns, false, err);
+    }
+    enum spw_status status = make_pair(state, now_ns, err);
+    if (status == SPW_STATUS_OK)
+        status = spw_publish_conf(state, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
+    if (status != SPW_STATUS_OK) {
+        if (found == SPW_STATUS_OK)
+            spw_map_close(&old);
+        return status;
+    }
+    find_prevs(state, now_ns);
+    if (found == SPW_STATUS_OK) {
+        retire(state, &old, now_ns);
+        snprintf(state->origin, sizeof state->origin, "replaced: %s",
+                 retired ? "an earlier replacement was cut short" : "layout or capacities changed");
+        spw_map_close(&old);
+    } else if (found == SPW_STATUS_NO_SEGMENT) {
+        snprintf(state->origin, sizeof state->origin, "created");
+    } else {
+        retire_unreadable(s);
+        snprintf(state->origin, sizeof state->origin, "replaced: %s, buckets start empty", spw_status_name(found));
+    }
+    return put_in_place(state, err);
+}
+
+enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out, struct spw_error *err)
+{
+    *out = NULL;
+    struct spw_state *state = calloc(1, sizeof *state);
+    if (!state)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "segment: no memory");
+    state->conf = conf;
+    state->lock_fd = -1;
+    state->map.self.lock_fd = -1;
+    enum spw_status status = lock_directory(state, err);
+    if (status == SPW_STATUS_OK)
+        status = open_segment(state, err);
+    if (status == SPW_STATUS_OK) {
+        status = spw_slot_claim(&state->map, conf->segment.rw_dir, SPW_RW_NAME);
+        if (status != SPW_STATUS_OK)
+            spw_error_set(err, status, "%s: the sidecar found no free slot: raise segment.slots",
+                          conf->segment.rw_dir);
+    }
+    if (status != SPW_STATUS_OK) {
+        spw_state_close(state, false);
+        return status;
+    }
+    spw_state_heartbeat(state, spw_now_ns());
+    *out = state;
+    return SPW_STATUS_OK;
+}
+
+void spw_state_close(struct spw_state *state, bool clean_stop)
+{
+    if (!state)
+        return;
+    if (clean_stop && state->map.pub)
+        spw_store_rlx(&spw_map_pub(&state->map)->heartbeat_ns, SPW_HEARTBEAT_STOPPED);
+    for (struct spw_prev *prev = state->prev; prev;) {
+        struct spw_prev *next = prev->next;
+        spw_map_close(&prev->map);
+        free(prev);
+        prev = next;
+    }
+    spw_slot_release(&state->map);
+    spw_map_close(&state->map);
+    if (state->lock_fd >= 0)
+        close(state->lock_fd);
+    free(state);
+}
+
+struct spw_map *spw_state_map(struct spw_state *state)
+{
+    return &state->map;
+}
+
+const char *spw_state_origin(const struct spw_state *state)
+{
+    return state->origin;
+}
+
+uint64_t spw_state_generation(const struct spw_state *state)
+{
+    return state->map.generation;
+}
+
+void spw_state_heartbeat(struct spw_state *state, uint64_t now_ns)
+{
+    /* SYNC heartbeat: relaxed: a lone word. */
+    spw_store_rlx(&spw_map_pub(&state->map)->heartbeat_ns, now_ns);
+}

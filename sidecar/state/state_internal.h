@@ -1,0 +1,54 @@
+/* state_internal.h: what the files of state/ share.
+ *
+ * Owns: struct spw_state. Called by: state/ only. Thread: the loop thread.
+ */
+#ifndef SPW_STATE_INTERNAL_H
+#define SPW_STATE_INTERNAL_H
+
+#include "shm/spw_admission.h"
+#include "shm/spw_cell.h"
+#include "shm/spw_fallback.h"
+#include "sidecar/state/state.h"
+
+/* A segment that was replaced and still holds cells or attached processes. */
+struct spw_prev {
+    struct spw_map map;
+    char name[64];
+    uint64_t since_ns;
+    struct spw_prev *next;
+};
+
+struct spw_state {
+    struct spw_map map;
+    struct spw_conf_limit limit[SPW_CONF_ACCOUNTS_MAX_COUNT];     /* in force, by record index */
+    struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* likewise */
+    uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    const struct spw_conf *conf;
+    int lock_fd;
+    char origin[160];
+    struct spw_prev *prev;
+
+};
+
+/* Where everything lies in the two files for a configuration. */
+struct spw_plan {
+    struct spw_section pub[SPW_PUB_SECTIONS];
+    struct spw_section rw[SPW_RW_SECTIONS];
+    uint64_t pub_bytes, rw_bytes;
+};
+void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan);
+
+/* Bring accounts, integrations and policy of the mapped segment to the configuration. fill: new buckets start full
+ * (a first segment) or empty (after a loss of state). */
+enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool fill, struct spw_error *err)
+    SPW_WARN_UNUSED;
+/* Carry levels, breakers and gates of a retired segment into the (not yet visible) new one. */
+void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns);
+
+/* The record of a LIVE account, or NULL; *index is its place. */
+struct spw_account *spw_state_account(struct spw_state *state, const char *name, uint32_t *index);
+
+/* What one pod may use of an account's limit. */
+void spw_limit_share(const struct spw_conf_limit *limit, struct spw_rate *rate, uint64_t *burst_count);
+
+#endif

@@ -1,0 +1,158 @@
+/* sweep.c: clearing up after processes that died, and what the segment looks like from outside.
+ *
+ * Owns: the transitions LIVE -> DEAD -> FREE of slots, and the removal of drained former segments. Called by: main's
+ * timer, obs/, control/. Thread: loop thread.
+ */
+#include "sidecar/state/state_internal.h"
+
+#include <stdlib.h>
+
+#include "sidecar/obs/log.h"
+#include "sidecar/state/prev.h"
+
+/* A process that wrote into a replaced segment notices the retirement and writes again into the new one, so that
+ * after this time a lock still held means nothing but an idle process. */
+#define PREV_KEPT_NS UINT64_C(60000000000)
+
+/* Add a departed process's statistics to slot 0's. Statistics: a crash in between counts them twice. */
+static void fold_stats(struct spw_map *map, uint32_t slot)
+{
+    uint32_t accounts = map->pub_section[SPW_PUB_ACCOUNTS].count;
+    for (uint32_t a = 0; a < accounts; a++) {
+        struct spw_stats *from = spw_stats_at(map, (uint64_t)slot * accounts + a), *to = spw_stats_at(map, a);
+        for (unsigned i = 0; i < SPW_STATS_COUNT; i++) {
+            uint64_t n = spw_load_rlx(&from->count[i]);
+            if (n) {
+                spw_add_rlx(&to->count[i], n);
+                spw_store_rlx(&from->count[i], 0);
+            }
+        }
+    }
+}
+
+static void sweep_slot(struct spw_map *map, uint32_t index)
+{
+    struct spw_slot *slot = spw_slot_at(map, index);
+    uint64_t word = spw_load_acq(&slot->word); /* SYNC slot: acquire */
+    uint32_t generation = spw_slot_generation(word);
+    if (spw_slot_state(word) == SPW_SLOT_LIVE && !spw_slot_held(map->self.lock_fd, map, index)) {
+        uint64_t dead = spw_slot_word(generation, SPW_SLOT_DEAD);
+        if (!spw_cas(&slot->word, &word, dead)) /* SYNC slot: acq_rel */
+            return;
+        word = dead;
+    }
+    if (spw_slot_state(word) != SPW_SLOT_DEAD)
+        return;
+    spw_permit_sweep(map, index, generation);
+    if (!spw_cell_sweep(map, index, generation))
+        return; /* its records are still to be stored: next time */
+    fold_stats(map, index);
+    /* SYNC slot: release: everything that named (slot, generation) is cleared. */
+    (void)spw_cas(&slot->word, &word, spw_slot_word(generation + 1, SPW_SLOT_FREE));
+}
+
+void spw_state_sweep(struct spw_state *state, uint64_t now_ns)
+{
+    (void)now_ns;
+    for (uint32_t i = 1; i < state->map.rw_section[SPW_RW_SLOTS].count; i++) {
+        if (i != state->map.self.slot)
+            sweep_slot(&state->map, i);
+    }
+}
+
+/* ---- former segments ---- */
+
+struct spw_prev *spw_state_prev(struct spw_state *state)
+{
+    return state->prev;
+}
+
+struct spw_prev *spw_prev_next(struct spw_prev *prev)
+{
+    return prev->next;
+}
+
+struct spw_map *spw_prev_map(struct spw_prev *prev)
+{
+    return &prev->map;
+}
+
+static bool any_lock_held(const struct spw_conf *conf, const struct spw_prev *prev)
+{
+    char path[SPW_PATH_BYTES + 96];
+    snprintf(path, sizeof path, "%s/%s", conf->segment.rw_dir, prev->name);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    bool held = false;
+    for (uint32_t i = 1; fd >= 0 && i < prev->map.rw_section[SPW_RW_SLOTS].count && !held; i++)
+        held = spw_slot_held(fd, &prev->map, i);
+    if (fd >= 0)
+        close(fd);
+    return held;
+}
+
+bool spw_prev_drained(struct spw_state *state, struct spw_prev *prev, uint64_t now_ns)
+{
+    uint32_t cursor = 0;
+    if (spw_cell_next_ready(&prev->map, &cursor))
+        return false;
+    return now_ns - prev->since_ns > PREV_KEPT_NS || !any_lock_held(state->conf, prev);
+}
+
+void spw_prev_remove(struct spw_state *state, struct spw_prev *prev)
+{
+    const char *dirs[2] = {state->conf->segment.pub_dir, state->conf->segment.rw_dir};
+    for (int i = 0; i < 2; i++) {
+        char path[SPW_PATH_BYTES + 96];
+        snprintf(path, sizeof path, "%s/%s", dirs[i], prev->name);
+        unlink(path);
+    }
+    spw_log(SPW_LOG_INFO, "segment.prev", "%s is drained and removed", prev->name);
+    for (struct spw_prev **at = &state->prev; *at; at = &(*at)->next) {
+        if (*at == prev) {
+            *at = prev->next;
+            break;
+        }
+    }
+    spw_map_close(&prev->map);
+    free(prev);
+}
+
+/* ---- status ---- */
+
+void spw_state_status(struct spw_state *state, struct spw_state_status *out)
+{
+    struct spw_map *map = &state->map;
+    memset(out, 0, sizeof *out);
+    snprintf(out->origin, sizeof out->origin, "%.127s", state->origin);
+    out->generation = map->generation;
+    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++)
+        out->accounts_count += spw_account_at(map, i)->state == SPW_RECORD_LIVE;
+    out->slots_count = map->rw_section[SPW_RW_SLOTS].count;
+    for (uint32_t i = 1; i < out->slots_count; i++)
+        out->attached_count += i != map->self.slot && spw_slot_state(spw_slot_at(map, i)->word) == SPW_SLOT_LIVE;
+    out->cells_count = map->rw_section[SPW_RW_CELL_WORDS].count;
+    for (uint32_t i = 0; i < out->cells_count; i++)
+        out->cells_busy_count += spw_cell_state(spw_load_rlx(spw_cell_word_at(map, i))) != SPW_CELL_FREE;
+    out->pub_bytes = map->pub_bytes;
+    out->rw_bytes = map->rw_bytes;
+}
+
+enum spw_status spw_state_account_status(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
+                                         struct spw_account_status *out)
+{
+    struct spw_map *map = &state->map;
+    const struct spw_account *account = spw_account_at(map, account_index);
+    memset(out, 0, sizeof *out);
+    if (!account || account->state != SPW_RECORD_LIVE)
+        return SPW_STATUS_NOT_FOUND;
+    uint32_t accounts = map->pub_section[SPW_PUB_ACCOUNTS].count;
+    for (uint32_t slot = 0; slot < map->rw_section[SPW_RW_SLOTS].count; slot++) {
+        const struct spw_stats *stats = spw_stats_at(map, (uint64_t)slot * accounts + account_index);
+        for (unsigned i = 0; i < SPW_STATS_COUNT; i++)
+            out->decisions[i] += spw_load_rlx(&stats->count[i]);
+    }
+    enum spw_status status = spw_state_limit_get(state, account->name, now_ns, &out->limit, NULL);
+    if (status == SPW_STATUS_OK)
+        status = spw_state_breaker_get(state, account->name, now_ns, &out->breaker, NULL);
+    return status;
+}
