@@ -28,21 +28,22 @@ enum spw_verdict {
 };
 
 enum {
-    SPW_ACQUIRE_PEEK = 1,  /* look only: take nothing, count nothing */
-    SPW_ACQUIRE_RETRY = 2, /* a second attempt: may use the header buffer, and is not held by its own 429's gate */
-    SPW_ACQUIRE_BATCH = 4  /* class batch: leaves the reserve */
+    SPW_ACQUIRE_PEEK = 1, /* look only: take nothing, count nothing */
+    SPW_ACQUIRE_RETRY =
+        2, /* a second attempt: may use the header buffer, and is not held by its own 429's gate */
+    SPW_ACQUIRE_BATCH = 4 /* class batch: leaves the reserve */
 };
 
 struct spw_admission {
     enum spw_verdict verdict;
-    enum spw_cause cause;   /* DENY, NEVER: the rule that fired */
-    uint64_t wait_ns;       /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
-    uint64_t start_at_ns;   /* ALLOW with a reservation: not before; 0 = now */
-    uint64_t version;       /* the account's configuration version the last limiter obeyed */
-    uint64_t tokens_milli;  /* thousandths of a token seen in the account-wide bucket before the take */
+    enum spw_cause cause;  /* DENY, NEVER: the rule that fired */
+    uint64_t wait_ns;      /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
+    uint64_t start_at_ns;  /* ALLOW with a reservation: not before; 0 = now */
+    uint64_t version;      /* the account's configuration version the last limiter obeyed */
+    uint64_t tokens_milli; /* thousandths of a token seen in the account-wide bucket before the take */
     uint32_t breaker_state;
-    bool observed;          /* would have been refused; observe mode let it pass */
-    bool may_call;          /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
+    bool observed; /* would have been refused; observe mode let it pass */
+    bool may_call; /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
 };
 
 /* What a caller that was allowed holds until it reports the outcome. */
@@ -63,7 +64,8 @@ static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t a
 {
     if (map->self.lock_fd < 0)
         return NULL;
-    return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index);
+    return spw_stats_at(map,
+                        (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index);
 }
 
 /* Count in this process's own line. */
@@ -114,7 +116,8 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
     v->index = index;
     v->account = spw_account_at(map, index);
     v->words = spw_account_words_at(map, index);
-    if (!v->account || !v->words || spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || /* SYNC account: acquire */
+    if (!v->account || !v->words ||
+        spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || /* SYNC account: acquire */
         v->account->record_generation != generation || !spw_account_conf_read(v->account, &v->conf))
         return false;
     /* SYNC switches: relaxed: lone words, read at each decision. */
@@ -131,7 +134,8 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
     return true;
 }
 
-static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause, uint64_t wait_ns)
+static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause,
+                             uint64_t wait_ns)
 {
     a->verdict = verdict;
     a->cause = cause;
@@ -146,13 +150,15 @@ static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags,
     uint64_t wait_ns = 0;
     uint32_t source = 0;
     bool retry = (flags & SPW_ACQUIRE_RETRY) != 0;
-    enum spw_gate_verdict gate = spw_gate_enter(v->map, v->words, &v->conf, now_ns, take && !retry, &wait_ns, &source);
+    enum spw_gate_verdict gate =
+        spw_gate_enter(v->map, v->words, &v->conf, now_ns, take && !retry, &wait_ns, &source);
     if (gate == SPW_GATE_GONE)
         return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
     bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
     bool own = buffer || source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_REFRESH;
     if (gate == SPW_GATE_SHUT && !(retry && own))
-        return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
+        return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT,
+                         wait_ns);
     struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take);
     a->breaker_state = b.state;
     if (b.verdict == SPW_BREAKER_GONE)
@@ -167,9 +173,9 @@ static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags,
 }
 
 /* One limiter; kill and observe are per limiter, account and segment. */
-static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint32_t flags, uint64_t tokens,
-                                      uint64_t max_wait_ns, uint64_t now_ns, bool take, struct spw_admission *a,
-                                      bool *taken)
+static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint32_t flags,
+                                      uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, bool take,
+                                      struct spw_admission *a, bool *taken)
 {
     *taken = false;
     uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
@@ -201,8 +207,9 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
     return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
 }
 
-static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
-                                   uint64_t now_ns, struct spw_admission *a, struct spw_ticket *ticket)
+static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, uint64_t tokens,
+                                   uint64_t max_wait_ns, uint64_t now_ns, struct spw_admission *a,
+                                   struct spw_ticket *ticket)
 {
     bool taken;
     if (!spw__admit_state(v, flags, now_ns, false, a, ticket))
@@ -216,8 +223,9 @@ static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, 
     return true;
 }
 
-static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
-                                   uint64_t now_ns, struct spw_admission *a, struct spw_ticket *ticket)
+static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, uint64_t tokens,
+                                   uint64_t max_wait_ns, uint64_t now_ns, struct spw_admission *a,
+                                   struct spw_ticket *ticket)
 {
     bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
     uint32_t done = 0;
@@ -281,10 +289,10 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
 /* How a call ended, as far as the limits care. */
 struct spw_call_end {
     enum spw_outcome outcome;
-    bool gate_shut;          /* the answer asks for a pause: */
-    uint64_t gate_until_ns;  /* ... until then (CLOCK_BOOTTIME) */
-    uint32_t gate_source;    /* enum spw_gate_source */
-    bool gate_open;          /* the answer shows that calls are accepted */
+    bool gate_shut;         /* the answer asks for a pause: */
+    uint64_t gate_until_ns; /* ... until then (CLOCK_BOOTTIME) */
+    uint32_t gate_source;   /* enum spw_gate_source */
+    bool gate_open;         /* the answer shows that calls are accepted */
 };
 
 /* End a call: permit back, breaker and gate told. true when this changed the breaker's state. */

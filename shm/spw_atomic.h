@@ -14,10 +14,13 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
-extern "C" {
 #define SPW_STATIC_ASSERT(condition, text) static_assert(condition, text)
 #else
 #define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
 #endif
 
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");

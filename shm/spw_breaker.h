@@ -80,10 +80,11 @@ struct spw_breaker_answer {
 };
 
 /* May a call be made? take false: only look (a probe that could be had counts as PASS). */
-static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *map, const struct spw_account *account,
+static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *map,
+                                                          const struct spw_account *account,
                                                           struct spw_account_words *words,
-                                                          const struct spw_account_conf *conf, uint64_t now_ns,
-                                                          bool take)
+                                                          const struct spw_account_conf *conf,
+                                                          uint64_t now_ns, bool take)
 {
     struct spw_breaker_answer answer;
     memset(&answer, 0, sizeof answer);
@@ -141,7 +142,7 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
 
 /* What a call's end means for the breaker. */
 enum spw_outcome {
-    SPW_OUTCOME_OK,        /* the provider answered, whatever it said about this one request (a 400 is the caller's) */
+    SPW_OUTCOME_OK, /* the provider answered, whatever it said about this one request (a 400 is the caller's) */
     SPW_OUTCOME_THROTTLED, /* 429 that means "too fast" */
     SPW_OUTCOME_FAILED,    /* 5xx, timeout, broken answer, no connection */
     SPW_OUTCOME_NEUTRAL    /* says nothing of the provider: a lock timeout, a call given up by its caller */
@@ -234,7 +235,8 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
             if (outcome == SPW_OUTCOME_THROTTLED && next.consecutive < 255)
                 next.consecutive++;
             uint32_t since_tick = (uint32_t)(b.time_ms / conf->window_tick_ms);
-            if (next.consecutive >= conf->consecutive_429_count || spw__window_bad(words, conf, tick, since_tick))
+            if (next.consecutive >= conf->consecutive_429_count ||
+                spw__window_bad(words, conf, tick, since_tick))
                 spw__breaker_trip(map, &next, conf, now_ns);
         }
         uint64_t packed = spw_breaker_pack(&next);

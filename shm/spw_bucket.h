@@ -17,9 +17,10 @@
 extern "C" {
 #endif
 
-#define SPW_LEVEL_BITS        60
-#define SPW_CAS_TRIES         100000 /* a CAS that fails means that another one succeeded: this bounds a hostile word */
-#define SPW_AHEAD_MAX_NS      UINT64_C(3600000000000) /* no honest reservation lies further ahead than this */
+#define SPW_LEVEL_BITS 60
+#define SPW_CAS_TRIES                                                                                        \
+    100000 /* a CAS that fails means that another one succeeded: this bounds a hostile word */
+#define SPW_AHEAD_MAX_NS UINT64_C(3600000000000) /* no honest reservation lies further ahead than this */
 
 static inline uint64_t spw_bucket_word(uint32_t slot, uint64_t level)
 {
@@ -35,7 +36,8 @@ static inline uint64_t spw_bucket_level(uint64_t word)
 }
 
 /* Copy one configuration. false: never written, or being rewritten at this moment (then the word has moved on). */
-static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint32_t slot, struct spw_gcra *out)
+static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint32_t slot,
+                                         struct spw_gcra *out)
 {
     const struct spw_limiter_conf *c = &limiter->conf[slot];
     /* SYNC limiter-conf: acquire: an even version was stored after the fields it stands for. */
@@ -66,8 +68,8 @@ static inline bool spw_bucket_level_ok(const struct spw_gcra *g, uint64_t level,
 }
 
 /* Replace an impossible word by an EMPTY bucket (never a full one) of the current configuration, and count it. */
-static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t bad,
-                                   uint64_t now_ns)
+static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                   uint64_t bad, uint64_t now_ns)
 {
     struct spw_gcra g;
     /* SYNC limiter-current: acquire: the configuration was written before it was made current. */
@@ -83,15 +85,15 @@ enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SP
 
 struct spw_bucket_answer {
     enum spw_bucket_result result;
-    uint64_t wait_ns;         /* TAKEN: until the reservation begins, 0 = now; WAIT: exact if nobody else takes */
-    uint64_t version;         /* the configuration obeyed */
+    uint64_t wait_ns; /* TAKEN: until the reservation begins, 0 = now; WAIT: exact if nobody else takes */
+    uint64_t version; /* the configuration obeyed */
     uint64_t available_units; /* before the take */
     uint64_t units_per_token;
 };
 
 /* Look at the bucket through its word. false: look again (the word changed or was healed). */
-static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns,
-                                    uint64_t *word, struct spw_gcra *g)
+static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                    uint64_t now_ns, uint64_t *word, struct spw_gcra *g)
 {
     /* SYNC bucket: acquire: the configuration named by the word was published before the word. */
     *word = spw_load_acq(&words->level);
@@ -113,8 +115,8 @@ static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct sp
  * loads of shared lines to deny, one CAS more to allow. */
 static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter *limiter,
                                                        struct spw_limiter_words *words, uint64_t now_ns,
-                                                       uint64_t tokens, bool keep_reserve, uint64_t max_wait_ns,
-                                                       bool take)
+                                                       uint64_t tokens, bool keep_reserve,
+                                                       uint64_t max_wait_ns, bool take)
 {
     struct spw_bucket_answer answer;
     memset(&answer, 0, sizeof answer);
@@ -131,8 +133,8 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
             return answer;
         }
         enum spw_gcra_result result =
-            spw_gcra_take(&g, spw_bucket_level(word), now_ns, tokens, keep_reserve ? g.reserve_units : 0, max_wait_ns,
-                          &next, &answer.wait_ns);
+            spw_gcra_take(&g, spw_bucket_level(word), now_ns, tokens, keep_reserve ? g.reserve_units : 0,
+                          max_wait_ns, &next, &answer.wait_ns);
         answer.version = g.version;
         answer.units_per_token = g.units_per_token;
         answer.available_units = spw_gcra_available(&g, spw_bucket_level(word), now_ns);
@@ -164,12 +166,14 @@ static inline void spw_bucket_refund(const struct spw_limiter *limiter, struct s
             return;
         uint64_t level = spw_bucket_level(word), back = tokens * g.units_per_token;
         /* SYNC bucket: acq_rel: as for a take. */
-        if (spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), level > back ? level - back : 0)))
+        if (spw_cas(&words->level, &word,
+                    spw_bucket_word(spw_bucket_slot(word), level > back ? level - back : 0)))
             return;
         spw_relax();
     }
 }
 
+/* SIDECAR ONLY */
 /* Sidecar only: put a new configuration in force. The tokens in hand are kept, cut to the new burst; fill says what a
  * word without a usable past becomes. When this returns, every later decision obeys `version`. false: the values are
  * outside what can be exact. */
@@ -212,6 +216,7 @@ static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_
             return true;
     }
 }
+/* END SIDECAR ONLY */
 
 #ifdef __cplusplus
 }

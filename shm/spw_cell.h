@@ -63,7 +63,8 @@ static inline void spw__cells_give_back(const struct spw_map *map, const uint32_
     }
 }
 
-static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed, uint32_t wanted, uint32_t hint)
+static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed, uint32_t wanted,
+                                    uint32_t hint)
 {
     uint32_t cells = map->rw_section[SPW_RW_CELL_WORDS].count, half = cells / 2;
     uint32_t first = (uint32_t)((uint64_t)map->self.slot * 2654435761u % cells), got = 0;
@@ -122,7 +123,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         cell->next = i + 1 < cells ? claimed[i + 1] + 1 : 0;
         cell->next_cycle = 0;
         if (i + 1 < cells)
-            cell->next_cycle = (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
+            cell->next_cycle =
+                (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
     }
     for (uint32_t i = cells; i-- > 0;) {
         uint64_t *word = spw_cell_word_at(map, claimed[i]);
@@ -133,6 +135,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
     return SPW_STATUS_OK;
 }
 
+/* SIDECAR ONLY */
 /* ---- the store thread's side ---- */
 
 /* The next READY head at or after *cursor; false at the end of the table. */
@@ -147,8 +150,8 @@ static inline bool spw_cell_next_ready(const struct spw_map *map, uint32_t *curs
 }
 
 /* Copy a READY record out of its chain. CORRUPT when links or lengths do not make sense: nothing of it is used. */
-static inline enum spw_status SPW_WARN_UNUSED spw_cell_read(const struct spw_map *map, uint32_t head, uint8_t *out,
-                                                            size_t room, size_t *bytes)
+static inline enum spw_status SPW_WARN_UNUSED spw_cell_read(const struct spw_map *map, uint32_t head,
+                                                            uint8_t *out, size_t room, size_t *bytes)
 {
     uint32_t index = head;
     *bytes = 0;
@@ -187,7 +190,8 @@ static inline void spw_cell_free(const struct spw_map *map, uint32_t head)
     if (spw_cell_state(taken) == SPW_CELL_READY) {
         uint64_t ready = taken;
         taken = spw_cell_with(ready, SPW_CELL_TAKEN);
-        if (!spw_cas(word, &ready, taken)) /* SYNC cell: acq_rel: from here on the record is not read again. */
+        if (!spw_cas(word, &ready,
+                     taken)) /* SYNC cell: acq_rel: from here on the record is not read again. */
             return;
     }
     if (spw_cell_state(taken) != SPW_CELL_TAKEN)
@@ -202,14 +206,16 @@ static inline void spw_cell_free(const struct spw_map *map, uint32_t head)
         uint32_t cycle = __atomic_load_n(&cell->next_cycle, __ATOMIC_RELAXED);
         uint64_t *found = next ? spw_cell_word_at(map, next - 1) : NULL;
         uint64_t expected = (spw_cell_with(taken, SPW_CELL_CHAINED) & ~SPW_CELL_CYCLE_MASK) | cycle;
-        if (!found || spw_load_acq(found) != expected) /* SYNC cell: acquire: CHAINED follows the link in it. */
+        if (!found ||
+            spw_load_acq(found) != expected) /* SYNC cell: acquire: CHAINED follows the link in it. */
             break;
         link[links] = found;
         mine[links++] = expected;
         cell = spw_cell_at(map, next - 1);
     }
     while (links-- > 0)
-        (void)spw_cas(link[links], &mine[links], spw_cell_freed(mine[links])); /* SYNC cell: release: for the next. */
+        (void)spw_cas(link[links], &mine[links],
+                      spw_cell_freed(mine[links]));     /* SYNC cell: release: for the next. */
     (void)spw_cas(word, &taken, spw_cell_freed(taken)); /* SYNC cell: release. */
 }
 
@@ -256,7 +262,7 @@ struct spw_flag_view {
     struct spw_flag_record record;
     const uint8_t *lines; /* record.lines_count of struct spw_line_tax, unaligned */
     const char *assumptions;
-    const char *request;  /* not NUL-terminated: record.request_bytes */
+    const char *request; /* not NUL-terminated: record.request_bytes */
 };
 
 static inline uint32_t spw_cell_kind(const uint8_t *bytes, size_t count)
@@ -269,7 +275,8 @@ static inline uint32_t spw_cell_kind(const uint8_t *bytes, size_t count)
 }
 
 /* Copy the record behind the prefix: as much as both writer and reader know of it, the rest zero. */
-static inline size_t spw__record_copy(const uint8_t *bytes, size_t count, void *out, size_t out_bytes, size_t least)
+static inline size_t spw__record_copy(const uint8_t *bytes, size_t count, void *out, size_t out_bytes,
+                                      size_t least)
 {
     struct spw_cell_prefix prefix;
     if (count < sizeof prefix)
@@ -316,7 +323,8 @@ static inline bool spw_flag_parse(const uint8_t *bytes, size_t count, struct spw
 
 static inline bool spw_order_parse(const uint8_t *bytes, size_t count, struct spw_order_record *out)
 {
-    if (!spw__record_copy(bytes, count, out, sizeof *out, 216) || spw_cell_kind(bytes, count) != SPW_CELL_ORDER)
+    if (!spw__record_copy(bytes, count, out, sizeof *out, 216) ||
+        spw_cell_kind(bytes, count) != SPW_CELL_ORDER)
         return false;
     SPW__TERMINATE(out->quote_id);
     SPW__TERMINATE(out->order_id);
@@ -325,6 +333,7 @@ static inline bool spw_order_parse(const uint8_t *bytes, size_t count, struct sp
     return (out->op == SPW_ORDER_PLACED || out->op == SPW_ORDER_CANCELLED) && out->order_id[0] &&
            (out->op == SPW_ORDER_CANCELLED || out->quote_id[0]);
 }
+/* END SIDECAR ONLY */
 
 #ifdef __cplusplus
 }

@@ -40,18 +40,18 @@ enum spw_unattached {
 };
 
 struct spw_attach_options {
-    const char *pub_dir;              /* NULL = $SPILLWAY_PUB_DIR, else /run/spillway/pub */
-    const char *rw_dir;               /* NULL = $SPILLWAY_RW_DIR, else /run/spillway/rw */
+    const char *pub_dir; /* NULL = $SPILLWAY_PUB_DIR, else /run/spillway/pub */
+    const char *rw_dir;  /* NULL = $SPILLWAY_RW_DIR, else /run/spillway/rw */
     enum spw_unattached on_unattached;
-    uint32_t bounded_per_s;           /* BOUNDED: calls a second and burst of this process; 0 = 5 */
-    uint32_t grace_ms;                /* how much longer than the deadline spw_quote waits for the sidecar; 0 = 200 */
+    uint32_t bounded_per_s; /* BOUNDED: calls a second and burst of this process; 0 = 5 */
+    uint32_t grace_ms;      /* how much longer than the deadline spw_quote waits for the sidecar; 0 = 200 */
 };
 
 struct spw_client {
-    struct spw_map *map;        /* the newest mapped segment; NULL before the first */
-    uint32_t attaching;         /* 1 while a thread maps */
-    uint64_t next_try_ns;       /* not before: looking for a segment costs system calls */
-    uint64_t id_high, id_low;   /* random per process; id_low counts */
+    struct spw_map *map;      /* the newest mapped segment; NULL before the first */
+    uint32_t attaching;       /* 1 while a thread maps */
+    uint64_t next_try_ns;     /* not before: looking for a segment costs system calls */
+    uint64_t id_high, id_low; /* random per process; id_low counts */
     struct spw_limiter_conf bounded;
     uint64_t bounded_level;
     enum spw_unattached on_unattached;
@@ -59,13 +59,13 @@ struct spw_client {
     enum spw_status last_status; /* of the last attempt to attach */
     char pub_dir[256];
     char rw_dir[256];
-    struct spw_client **list;   /* the list this client is in: one per translation unit that attaches */
+    struct spw_client **list; /* the list this client is in: one per translation unit that attaches */
     struct spw_client *next;
 };
 
-#define SPW__RETRY_NS       UINT64_C(100000000)  /* between attempts while there is no segment in force */
-#define SPW__RETRY_SOON_NS  UINT64_C(2000000)    /* ... while one is being put in place */
-#define SPW__LOOK_NS        UINT64_C(1000000000) /* between looks for a successor while the sidecar is silent */
+#define SPW__RETRY_NS      UINT64_C(100000000)  /* between attempts while there is no segment in force */
+#define SPW__RETRY_SOON_NS UINT64_C(2000000)    /* ... while one is being put in place */
+#define SPW__LOOK_NS       UINT64_C(1000000000) /* between looks for a successor while the sidecar is silent */
 
 /* ---- attach, fork, re-attach ---- */
 
@@ -76,7 +76,8 @@ static int spw__fork_hooked;
 static inline void spw__seed(struct spw_client *c)
 {
     uint64_t seed[2];
-    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed) { /* an interrupted or refused call: clock and pid */
+    if (getrandom(seed, sizeof seed, 0) !=
+        (ssize_t)sizeof seed) { /* an interrupted or refused call: clock and pid */
         seed[0] = spw_now_ns() * UINT64_C(0x9E3779B97F4A7C15) ^ (uint64_t)getpid() << 32;
         seed[1] = (uint64_t)spw_wall_ms() ^ (uint64_t)(uintptr_t)c;
     }
@@ -128,7 +129,8 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         return;
     if (c->map && spw__still_there(c)) {
         bool retired = spw_load_acq(&spw_map_pub(c->map)->retired) != 0; /* SYNC retired: acquire */
-        __atomic_store_n(&c->next_try_ns, now_ns + (retired ? SPW__RETRY_SOON_NS : SPW__LOOK_NS), __ATOMIC_RELAXED);
+        __atomic_store_n(&c->next_try_ns, now_ns + (retired ? SPW__RETRY_SOON_NS : SPW__LOOK_NS),
+                         __ATOMIC_RELAXED);
         __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
         return;
     }
@@ -266,7 +268,8 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
     for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         const struct spw_account *a = spw_account_at(map, i);
         /* SYNC account: acquire: a LIVE record is filled. */
-        if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
+        if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
+            strncmp(a->name, ref->account, sizeof a->name) == 0) {
             ref->account_index = i;
             ref->account_generation = a->record_generation;
             ref->generation = map->generation;
@@ -328,7 +331,8 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
         return a;
     }
     uint32_t flags = ref->batch ? SPW_ACQUIRE_BATCH : 0;
-    a = spw_admit(map, ref->account_index, ref->account_generation, flags, tokens, max_wait_ns, now_ns, ticket);
+    a = spw_admit(map, ref->account_index, ref->account_generation, flags, tokens, max_wait_ns, now_ns,
+                  ticket);
     if (a.verdict == SPW_BAD_HANDLE)
         ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
     return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
@@ -343,14 +347,15 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
     struct spw_call_end end;
     uint64_t now_ns = spw_now_ns();
     memset(&end, 0, sizeof end);
-    end.outcome = http_status == 429                        ? SPW_OUTCOME_THROTTLED
+    end.outcome = http_status == 429                       ? SPW_OUTCOME_THROTTLED
                   : http_status == 0 || http_status >= 500 ? SPW_OUTCOME_FAILED
-                                                            : SPW_OUTCOME_OK;
+                                                           : SPW_OUTCOME_OK;
     if (http_status == 429) {
         bool known = retry_after_ms >= 0;
         end.gate_shut = true;
         end.gate_source = known ? SPW_GATE_RETRY_AFTER : SPW_GATE_UNKNOWN_429;
-        end.gate_until_ns = now_ns + (known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS) * UINT64_C(1000000);
+        end.gate_until_ns =
+            now_ns + (known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS) * UINT64_C(1000000);
     }
     end.gate_open = end.outcome == SPW_OUTCOME_OK;
     if (map && ticket->generation)
@@ -363,10 +368,10 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
  * free (flag_refused); store that line and import it later with `spillwayctl flags import`. */
 struct spw_quote_reply {
     enum spw_decision decision;
-    enum spw_fallback type;   /* FALLBACK: exactly one type */
+    enum spw_fallback type; /* FALLBACK: exactly one type */
     enum spw_cause cause;
     enum spw_match match;
-    int64_t tax_minor;        /* meaningless unless LIVE or FALLBACK: not known is not zero */
+    int64_t tax_minor; /* meaningless unless LIVE or FALLBACK: not known is not zero */
     uint32_t rate_ppb;
     uint32_t age_days;
     bool stale;
@@ -374,9 +379,9 @@ struct spw_quote_reply {
     char quote_id[SPW_ID_BYTES];
     char flag_id[SPW_ID_BYTES];
     char decision_id[SPW_CALLER_ID_BYTES]; /* yours, or the one minted */
-    char reason[64];          /* NONE: why */
-    char error[1024];         /* REJECTED: the provider's own words, JSON */
-    uint32_t lines_count;     /* entries of lines: yours, then shipping; 0 where they are not known */
+    char reason[64];                       /* NONE: why */
+    char error[1024];                      /* REJECTED: the provider's own words, JSON */
+    uint32_t lines_count; /* entries of lines: yours, then shipping; 0 where they are not known */
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
     char *handback;
     size_t handback_room;
@@ -388,9 +393,10 @@ static inline uint64_t spw__next_id(struct spw_client *c)
 }
 
 /* Serve from the cache and record the flag. */
-static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map, const struct spw_quote_request *q,
-                                       const char *json, size_t json_bytes, const struct spw_ref *ref,
-                                       enum spw_fallback type, enum spw_cause cause, const struct spw_admission *a,
+static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map,
+                                       const struct spw_quote_request *q, const char *json, size_t json_bytes,
+                                       const struct spw_ref *ref, enum spw_fallback type,
+                                       enum spw_cause cause, const struct spw_admission *a,
                                        struct spw_quote_reply *reply)
 {
     struct spw_fallback_answer answer;
@@ -480,9 +486,9 @@ static inline bool spw__wait_fd(int fd, short events, uint64_t deadline_ns)
 }
 
 /* Send one request and read the answer's head (and body, as far as it fits). Returns the HTTP status, 0 = none. */
-static inline uint32_t spw__exchange(struct spw_client *c, const char *head, size_t head_bytes, const char *body,
-                                     size_t body_bytes, uint64_t deadline_ns, char *answer, size_t room,
-                                     const char **answer_body)
+static inline uint32_t spw__exchange(struct spw_client *c, const char *head, size_t head_bytes,
+                                     const char *body, size_t body_bytes, uint64_t deadline_ns, char *answer,
+                                     size_t room, const char **answer_body)
 {
     struct sockaddr_un address;
     memset(&address, 0, sizeof address);
@@ -625,8 +631,9 @@ static inline bool spw__reply_read(const char *head, uint32_t status, const char
 
 static inline enum spw_fallback spw__type_of(enum spw_cause cause)
 {
-    return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN
-                                                                                : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
+    return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED
+               ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN
+               : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
 }
 
 static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_request *q, const char *json,
@@ -648,7 +655,8 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
  * too long). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
-static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, const struct spw_quote_request *request,
+static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
+                                                        const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply)
 {
     char json[SPW_REQUEST_MAX_BYTES];
@@ -680,9 +688,11 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
         if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && !q.deadline_ms)
             deadline_ms = conf.deadline_ms;
         a = spw_admit(map, ref.account_index, ref.account_generation,
-                      SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns, &unused);
+                      SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
+                      &unused);
         if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
-            spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw__type_of(a.cause), a.cause, &a, reply);
+            spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw__type_of(a.cause), a.cause, &a,
+                                reply);
             spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
             return SPW_STATUS_OK;
         }
@@ -697,13 +707,13 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
     }
     if (!ref.generation && !spw__ref_find(map, &ref))
         return SPW_STATUS_NOT_FOUND;
-    spw__quote_fallback(c, map, &q, json, json_bytes, &ref, SPW_FALLBACK_SIDECAR_UNAVAILABLE, SPW_CAUSE_SIDECAR_GONE,
-                        &a, reply);
+    spw__quote_fallback(c, map, &q, json, json_bytes, &ref, SPW_FALLBACK_SIDECAR_UNAVAILABLE,
+                        SPW_CAUSE_SIDECAR_GONE, &a, reply);
     return SPW_STATUS_OK;
 }
 
-static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, const char *quote_id, const char *order_id,
-                                         int64_t tax_minor, const char *currency)
+static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, const char *quote_id,
+                                         const char *order_id, int64_t tax_minor, const char *currency)
 {
     struct spw_order_record record;
     struct spw_map *map = spw__live_map(c, spw_now_ns());
@@ -734,7 +744,8 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
  * process. Idempotent by (quote_id, order_id). FULL, NOT_READY, NO_SEGMENT: not recorded; post it to the orders door
  * (POST /spillway/v1/orders) later. */
 static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(struct spw_client *c, const char *quote_id,
-                                                               const char *order_id, int64_t tax_collected_minor,
+                                                               const char *order_id,
+                                                               int64_t tax_collected_minor,
                                                                const char *currency)
 {
     if (!quote_id || !quote_id[0])
@@ -764,7 +775,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_rate_lookup(struct spw_client 
     if (!zip || !spw_place_from(&address, &place))
         return SPW_STATUS_INVALID;
     enum spw_rates_result result = spw_rates_find(map, &place, levels, record, source);
-    return result == SPW_RATES_FOUND ? SPW_STATUS_OK : result == SPW_RATES_BUSY ? SPW_STATUS_BUSY : SPW_STATUS_NOT_FOUND;
+    return result == SPW_RATES_FOUND  ? SPW_STATUS_OK
+           : result == SPW_RATES_BUSY ? SPW_STATUS_BUSY
+                                      : SPW_STATUS_NOT_FOUND;
 }
 
 #ifdef __cplusplus

@@ -32,8 +32,8 @@ enum spw_no_answer {
 
 static inline const char *spw_no_answer_name(uint32_t why)
 {
-    static const char *const name[] = {"",        "no-rate",         "rates-too-old",
-                                       "tax-code-refused", "rates-unreadable", "bad-destination"};
+    static const char *const name[] = {
+        "", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination"};
     return why < sizeof name / sizeof name[0] ? name[why] : "unknown";
 }
 
@@ -45,7 +45,7 @@ struct spw_fallback_answer {
     uint32_t age_days;
     bool stale;
     enum spw_rounding rounding;
-    int64_t total_minor;   /* lines and shipping before tax */
+    int64_t total_minor; /* lines and shipping before tax */
     int64_t taxable_minor;
     int64_t tax_minor;
     size_t assumptions_bytes;
@@ -101,7 +101,8 @@ static inline void spw__assume(struct spw_text *t, const char *line_id, const ch
 }
 
 /* The rate for the place, by table, age and policy. */
-static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, const struct spw_policy *policy,
+static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map,
+                                                    const struct spw_policy *policy,
                                                     const struct spw_place *place, int32_t today,
                                                     struct spw_fallback_answer *out)
 {
@@ -119,8 +120,8 @@ static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, c
         out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
         out->stale = out->age_days > policy->warn_age_days;
         if (out->age_days <= policy->refuse_age_days) {
-            out->match = out->rate.level == SPW_RATE_ZIP9   ? SPW_MATCH_ZIP9
-                         : out->rate.level == SPW_RATE_ZIP5 ? SPW_MATCH_ZIP5
+            out->match = out->rate.level == SPW_RATE_ZIP9    ? SPW_MATCH_ZIP9
+                         : out->rate.level == SPW_RATE_ZIP5  ? SPW_MATCH_ZIP5
                          : out->rate.level == SPW_RATE_STATE ? SPW_MATCH_STATE
                                                              : SPW_MATCH_COUNTRY;
             return SPW_ANSWERED;
@@ -140,9 +141,10 @@ static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, c
 
 /* Taxes of all lines and shipping. Per order: each line gets the growth of the rounded running total, so that the
  * lines add up to the order's tax to the cent. */
-static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *policy, const struct spw_quote_request *q,
-                                                     struct spw_fallback_answer *out, struct spw_line_tax *lines,
-                                                     struct spw_text *notes)
+static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *policy,
+                                                     const struct spw_quote_request *q,
+                                                     struct spw_fallback_answer *out,
+                                                     struct spw_line_tax *lines, struct spw_text *notes)
 {
     int64_t running = 0;
     for (uint32_t i = 0; i <= q->line_count; i++) {
@@ -175,8 +177,9 @@ static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *po
 }
 
 /* Compute the fallback for a request. lines: q->line_count + 1 entries, shipping last. today: days since 1970-01-01. */
-static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q, int32_t today,
-                                        struct spw_line_tax *lines, struct spw_fallback_answer *out)
+static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q,
+                                        int32_t today, struct spw_line_tax *lines,
+                                        struct spw_fallback_answer *out)
 {
     struct spw_policy policy;
     struct spw_place place;
@@ -194,7 +197,8 @@ static inline void spw_fallback_compute(const struct spw_map *map, const struct 
         return;
     }
     out->why_not = spw__fallback_rate(map, &policy, &place, today, out);
-    bool matched_zip = out->why_not == SPW_ANSWERED && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9);
+    bool matched_zip =
+        out->why_not == SPW_ANSWERED && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9);
     if (!place.state[0] && matched_zip)
         memcpy(place.state, out->rate.state, sizeof place.state);
     if (!spw__nexus(&policy, place.state)) {
@@ -207,7 +211,8 @@ static inline void spw_fallback_compute(const struct spw_map *map, const struct 
         out->why_not = SPW_ANSWERED;
         spw__assume(&notes, NULL, q->exemption, "exemption taken as stated");
     } else if (matched_zip && place.state[0] && memcmp(place.state, out->rate.state, 2) != 0) {
-        spw__assume(&notes, NULL, out->rate.state, "is the state of the ZIP code, not the one of the address");
+        spw__assume(&notes, NULL, out->rate.state,
+                    "is the state of the ZIP code, not the one of the address");
     }
     if (out->why_not != SPW_ANSWERED)
         return;

@@ -45,7 +45,8 @@ static inline void spw__text_field(char *out, size_t room, const char *text)
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 
-static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r)
+static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index,
+                                      struct spw_flag_record *r)
 {
     const struct spw_account *account = spw_account_at(map, account_index);
     struct spw_evidence e;
@@ -58,7 +59,8 @@ static inline void spw__flag_evidence(const struct spw_map *map, uint32_t accoun
     r->reset_unix_ms = e.reset_unix_ms;
 }
 
-static inline void spw_flag_fill(const struct spw_map *map, const struct spw_flag_facts *f, struct spw_flag_record *r)
+static inline void spw_flag_fill(const struct spw_map *map, const struct spw_flag_facts *f,
+                                 struct spw_flag_record *r)
 {
     const struct spw_quote_request *q = f->request;
     const struct spw_fallback_answer *a = f->answer;
@@ -135,8 +137,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_flag_write(const struct spw_ma
 
 /* The flag as one line of JSON: what a caller stores itself when no cell is free, and imports later. Returns its
  * bytes, 0 when it does not fit. */
-static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *request_json, size_t request_bytes,
-                                   char *out, size_t room)
+static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *request_json,
+                                   size_t request_bytes, char *out, size_t room)
 {
     struct spw_text t = spw_text_on(out, room);
     spw_text_put(&t, "{");

@@ -18,21 +18,21 @@
 extern "C" {
 #endif
 
-#define SPW_GATE_TABLE(X)                        \
-    X(0, NONE, "none")                           \
-    X(1, RETRY_AFTER, "retry-after")             \
-    X(2, RESET, "reset")                         \
-    X(3, BUFFER_RESET, "buffer-until-reset")     \
-    X(4, UNKNOWN_429, "429-without-reset")       \
-    X(5, UNKNOWN_BUFFER, "buffer-without-reset") \
-    X(6, GOAWAY, "goaway")                       \
+#define SPW_GATE_TABLE(X)                                                                                    \
+    X(0, NONE, "none")                                                                                       \
+    X(1, RETRY_AFTER, "retry-after")                                                                         \
+    X(2, RESET, "reset")                                                                                     \
+    X(3, BUFFER_RESET, "buffer-until-reset")                                                                 \
+    X(4, UNKNOWN_429, "429-without-reset")                                                                   \
+    X(5, UNKNOWN_BUFFER, "buffer-without-reset")                                                             \
+    X(6, GOAWAY, "goaway")                                                                                   \
     X(7, REFRESH, "refresh-in-flight")
 
 #define SPW__X(code, name, text) SPW_GATE_##name = (code),
 enum spw_gate_source { SPW_GATE_TABLE(SPW__X) SPW_GATE_COUNT };
 #undef SPW__X
-#define SPW__X(code, name, text) \
-    case code:                   \
+#define SPW__X(code, name, text)                                                                             \
+    case code:                                                                                               \
         return text;
 static inline const char *spw_gate_name(uint32_t source)
 {
@@ -44,8 +44,8 @@ static inline const char *spw_gate_name(uint32_t source)
 }
 #undef SPW__X
 
-#define SPW_GATE_UNKNOWN_MS UINT64_C(1000)      /* shut for this long when no reset is known */
-#define SPW_GATE_MAX_MS     UINT64_C(86400000)  /* no provider's word is believed beyond a day */
+#define SPW_GATE_UNKNOWN_MS UINT64_C(1000)     /* shut for this long when no reset is known */
+#define SPW_GATE_MAX_MS     UINT64_C(86400000) /* no provider's word is believed beyond a day */
 #define SPW__OBS_MASK       UINT64_C(0x1FFFFF)
 
 static inline uint64_t spw__gate_word(uint32_t source, uint64_t observation, uint64_t until_ms)
@@ -73,8 +73,8 @@ enum spw_gate_verdict { SPW_GATE_PASS, SPW_GATE_PASS_REFRESH, SPW_GATE_SHUT, SPW
 /* May a call be made? take false: only look. REFRESH: this caller is the one that asks; the gate stays shut for the
  * others until its answer is read or probe_ms have passed. */
 static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, struct spw_account_words *words,
-                                                   const struct spw_account_conf *conf, uint64_t now_ns, bool take,
-                                                   uint64_t *wait_ns, uint32_t *source)
+                                                   const struct spw_account_conf *conf, uint64_t now_ns,
+                                                   bool take, uint64_t *wait_ns, uint32_t *source)
 {
     uint64_t now_ms = spw_map_ms(map, now_ns);
     for (;;) {
@@ -90,7 +90,8 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
             *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns;
             return SPW_GATE_SHUT;
         }
-        bool ask = *source == SPW_GATE_UNKNOWN_429 || *source == SPW_GATE_UNKNOWN_BUFFER || *source == SPW_GATE_REFRESH;
+        bool ask = *source == SPW_GATE_UNKNOWN_429 || *source == SPW_GATE_UNKNOWN_BUFFER ||
+                   *source == SPW_GATE_REFRESH;
         if (until_ms > now_ms || !ask || !take)
             return SPW_GATE_PASS; /* open, or further ahead than anybody may shut it: a damaged word */
         /* SYNC gate: acq_rel: one of the callers that find the moment over asks for all. */
@@ -101,8 +102,8 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
 }
 
 /* Shut the gate until until_ns because of an answer to a call sent at sent_ns. */
-static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_words *words, uint64_t until_ns,
-                                 uint32_t source, uint64_t sent_ns, uint64_t now_ns)
+static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_words *words,
+                                 uint64_t until_ns, uint32_t source, uint64_t sent_ns, uint64_t now_ns)
 {
     uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns);
     uint64_t until_ms = spw_map_ms_up(map, until_ns);
@@ -119,7 +120,8 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
         if (!newer && until_ms <= old_until_ms && !asked)
             return;
         /* SYNC gate: acq_rel. */
-        if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms)))
+        if (spw_cas(&words->gate, &word,
+                    spw__gate_word(source, newer ? observation : old_observation, until_ms)))
             return;
     }
 }
@@ -135,7 +137,8 @@ static inline void spw_gate_open(const struct spw_map *map, struct spw_account_w
     while (word != 0 && word != SPW_MOVED) {
         uint32_t source = spw_gate_source(word);
         bool mine = refresh && source == SPW_GATE_REFRESH;
-        if (!mine && (source == SPW_GATE_RETRY_AFTER || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK)))
+        if (!mine &&
+            (source == SPW_GATE_RETRY_AFTER || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK)))
             return;
         /* SYNC gate: acq_rel. */
         if (spw_cas(&words->gate, &word, 0))

@@ -22,12 +22,13 @@ extern "C" {
 
 __extension__ typedef unsigned __int128 spw_u128;
 
-#define SPW_LEVEL_MAX        ((UINT64_C(1) << 60) - 2) /* all ones would look like SPW_MOVED */
-#define SPW_UNITS_PER_NS     3u
-#define SPW_BURST_MAX_UNITS  UINT64_C(160000000000000000) /* ten years of earning + burst + salt stay below 2^60 */
-#define SPW_PERIOD_MAX_NS    UINT64_C(100000000000000000) /* one a day shared by 1,000 pods */
-#define SPW_RATE_MAX_PER_NS  1u                           /* 1e9 tokens a second */
-#define SPW_FOREVER_NS       UINT64_MAX
+#define SPW_LEVEL_MAX    ((UINT64_C(1) << 60) - 2) /* all ones would look like SPW_MOVED */
+#define SPW_UNITS_PER_NS 3u
+#define SPW_BURST_MAX_UNITS                                                                                  \
+    UINT64_C(160000000000000000) /* ten years of earning + burst + salt stay below 2^60 */
+#define SPW_PERIOD_MAX_NS   UINT64_C(100000000000000000) /* one a day shared by 1,000 pods */
+#define SPW_RATE_MAX_PER_NS 1u                           /* 1e9 tokens a second */
+#define SPW_FOREVER_NS      UINT64_MAX
 
 /* A bucket's configuration as a decision uses it: copied once from the segment and checked. */
 struct spw_gcra {
@@ -54,7 +55,8 @@ static inline uint64_t spw__gcd(uint64_t a, uint64_t b)
  * those before: it also shifts the scale of levels, so that a CAS prepared under an old configuration cannot succeed
  * under a later one that reuses its slot. false: the values are outside what can be exact (see the constants). */
 static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tokens_count, uint64_t period_ns,
-                                      uint64_t burst_count, uint64_t reserve_count, uint64_t base_ns, uint64_t version)
+                                      uint64_t burst_count, uint64_t reserve_count, uint64_t base_ns,
+                                      uint64_t version)
 {
     if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS)
         return false;
@@ -129,7 +131,8 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
                                                  uint64_t *next_level, uint64_t *wait_ns)
 {
     *wait_ns = SPW_FOREVER_NS;
-    if (tokens > (g->burst_units - (keep_units < g->burst_units ? keep_units : g->burst_units)) / g->units_per_token)
+    if (tokens >
+        (g->burst_units - (keep_units < g->burst_units ? keep_units : g->burst_units)) / g->units_per_token)
         return SPW_GCRA_NEVER;
     uint64_t need = tokens * g->units_per_token;
     uint64_t earned = spw_gcra_earned(g, now_ns);
@@ -166,6 +169,7 @@ static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t lev
     return earned - level < g->burst_units ? earned - level : g->burst_units;
 }
 
+/* SIDECAR ONLY */
 /* The level under configuration `to` that keeps the tokens in hand (or the debt of reservations) of `level` under
  * `from`, cut to the new burst; fractions of a unit go to the strict side. */
 static inline uint64_t spw_gcra_carry(const struct spw_gcra *from, uint64_t level, const struct spw_gcra *to,
@@ -177,11 +181,13 @@ static inline uint64_t spw_gcra_carry(const struct spw_gcra *from, uint64_t leve
                         from->units_per_token;
         return debt < SPW_LEVEL_MAX - target ? target + (uint64_t)debt : SPW_LEVEL_MAX;
     }
-    spw_u128 hand = (spw_u128)spw_gcra_available(from, level, now_ns) * to->units_per_token / from->units_per_token;
+    spw_u128 hand =
+        (spw_u128)spw_gcra_available(from, level, now_ns) * to->units_per_token / from->units_per_token;
     if (hand > to->burst_units)
         hand = to->burst_units;
     return target - (uint64_t)hand;
 }
+/* END SIDECAR ONLY */
 
 #ifdef __cplusplus
 }

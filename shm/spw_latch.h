@@ -15,8 +15,10 @@ extern "C" {
 
 #define SPW_LATCH_TRIES 64
 
+/* SIDECAR ONLY */
 /* slots: two values of `words` 64-bit words, `stride_words` apart; *seq & 1 names the valid one. */
-static inline void spw_latch_write(uint64_t *seq, uint64_t *slots, size_t stride_words, const void *value, size_t words)
+static inline void spw_latch_write(uint64_t *seq, uint64_t *slots, size_t stride_words, const void *value,
+                                   size_t words)
 {
     /* The caller's struct is copied through memcpy-able words: alignment of all latched types is 8. */
     uint64_t next = spw_load_rlx(seq) + 1;
@@ -26,6 +28,7 @@ static inline void spw_latch_write(uint64_t *seq, uint64_t *slots, size_t stride
     /* SYNC latch: release: whoever sees the new counter sees the whole new slot. */
     spw_store_rel(seq, next);
 }
+/* END SIDECAR ONLY */
 
 /* Copies a whole value to out. false only when the writer overtook the reader SPW_LATCH_TRIES times in a row. */
 static inline bool spw_latch_read(const uint64_t *seq, const uint64_t *slots, size_t stride_words, void *out,

@@ -22,16 +22,17 @@
 extern "C" {
 #endif
 
-#define SPW_LAYOUT_MAJOR             1u
-#define SPW_LAYOUT_MINOR             0u
-#define SPW_OLDEST_COMPATIBLE_MAJOR  1u
+#define SPW_LAYOUT_MAJOR            1u
+#define SPW_LAYOUT_MINOR            0u
+#define SPW_OLDEST_COMPATIBLE_MAJOR 1u
 
-#define SPW_MAGIC_PUB UINT64_C(0x31425550575053AA) /* 0xAA "SPWPUB1" in memory order on a little-endian host */
-#define SPW_MAGIC_RW  UINT64_C(0x3157525F575053AA) /* 0xAA "SPW_RW1" */
+#define SPW_MAGIC_PUB                                                                                        \
+    UINT64_C(0x31425550575053AA)                  /* 0xAA "SPWPUB1" in memory order on a little-endian host */
+#define SPW_MAGIC_RW UINT64_C(0x3157525F575053AA) /* 0xAA "SPW_RW1" */
 
-#define SPW_PUB_NAME      "segment"      /* file names inside the two directories */
-#define SPW_RW_NAME       "segment"
-#define SPW_PREV_NAME     "segment.prev." /* + generation: one that was replaced and is not drained yet */
+#define SPW_PUB_NAME  "segment" /* file names inside the two directories */
+#define SPW_RW_NAME   "segment"
+#define SPW_PREV_NAME "segment.prev." /* + generation: one that was replaced and is not drained yet */
 
 #define SPW_HEADER_BYTES          512u
 #define SPW_LINE_BYTES            128u /* two lines of 64: what the adjacent-line prefetcher pulls together */
@@ -49,8 +50,8 @@ extern "C" {
 #define SPW_HEARTBEAT_NS          UINT64_C(250000000)  /* the sidecar writes it this often ... */
 #define SPW_HEARTBEAT_STALE_NS    UINT64_C(2000000000) /* ... and counts as gone after this */
 #define SPW_HEARTBEAT_STOPPED     UINT64_MAX           /* clean stop */
-#define SPW_MOVED                 UINT64_MAX           /* a word whose content now lives in the next segment */
-#define SPW_LOCK_BASE             (UINT64_C(1) << 40)  /* OFD lock byte of slot i in rw: far past the file's end */
+#define SPW_MOVED                 UINT64_MAX          /* a word whose content now lives in the next segment */
+#define SPW_LOCK_BASE             (UINT64_C(1) << 40) /* OFD lock byte of slot i in rw: far past the file's end */
 
 /* Sections: {offset, stride, count} in the header. */
 enum spw_pub_section {
@@ -96,18 +97,18 @@ struct spw_header {
     uint32_t clock_id;    /* CLOCK_BOOTTIME */
     uint32_t section_count;
     uint8_t boot_id[16];
-    uint64_t base_ns;     /* CLOCK_BOOTTIME when made: milliseconds inside words count from here */
+    uint64_t base_ns; /* CLOCK_BOOTTIME when made: milliseconds inside words count from here */
     uint64_t lock_base;
     uint8_t spare0[40];
     struct spw_section sections[SPW_SECTIONS_MAX_COUNT];
     uint8_t spare1[64];
     /* A line of its own: the words every decision loads (pub). */
-    uint64_t ready;         /* 1, stored last with release */
-    uint64_t retired;       /* 1: this segment is being replaced */
-    uint64_t heartbeat_ns;  /* CLOCK_BOOTTIME of the sidecar's last sign of life, or SPW_HEARTBEAT_STOPPED */
-    uint64_t switches;      /* SPW_SWITCH_* for all limiters */
-    uint64_t rates_active;  /* half in bit 0, version above */
-    uint64_t policy_seq;    /* latch counter of the policy */
+    uint64_t ready;        /* 1, stored last with release */
+    uint64_t retired;      /* 1: this segment is being replaced */
+    uint64_t heartbeat_ns; /* CLOCK_BOOTTIME of the sidecar's last sign of life, or SPW_HEARTBEAT_STOPPED */
+    uint64_t switches;     /* SPW_SWITCH_* for all limiters */
+    uint64_t rates_active; /* half in bit 0, version above */
+    uint64_t policy_seq;   /* latch counter of the policy */
     uint8_t spare2[80];
 };
 
@@ -117,7 +118,13 @@ struct spw_header {
 
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
-enum spw_forced { SPW_FORCED_NOT, SPW_FORCED_OPEN, SPW_FORCED_CLOSED, SPW_FORCED_DISABLED, SPW_FORCED_OBSERVE };
+enum spw_forced {
+    SPW_FORCED_NOT,
+    SPW_FORCED_OPEN,
+    SPW_FORCED_CLOSED,
+    SPW_FORCED_DISABLED,
+    SPW_FORCED_OBSERVE
+};
 
 /* What the breaker and gate of an account go by. One slot of a two-slot latch; 64 bytes. */
 struct spw_account_conf {
@@ -180,16 +187,16 @@ struct spw_integration {
 /* One of 16 configurations of a limiter. The limiter's word names the one in force, so that rate and level change
  * together in one CAS. Units: a token costs units_per_token; units_num units are earned every units_den ns. */
 struct spw_limiter_conf {
-    uint64_t version;         /* 0 = never written; odd while being written */
+    uint64_t version; /* 0 = never written; odd while being written */
     uint64_t units_num;
     uint64_t units_den;
-    uint64_t units_fixed;     /* units per ns as 2.62 fixed point, rounded down; used when units_den > 1 */
+    uint64_t units_fixed; /* units per ns as 2.62 fixed point, rounded down; used when units_den > 1 */
     uint64_t units_per_token;
     uint64_t burst_units;
-    uint64_t reserve_units;   /* what class batch leaves */
-    uint64_t e0_units;        /* units "earned" at base_ns */
+    uint64_t reserve_units; /* what class batch leaves */
+    uint64_t e0_units;      /* units "earned" at base_ns */
     uint64_t base_ns;
-    uint64_t tokens_count;    /* the rate as configured, for this pod: tokens_count per period_ns */
+    uint64_t tokens_count; /* the rate as configured, for this pod: tokens_count per period_ns */
     uint64_t period_ns;
     uint64_t burst_count;
     uint64_t spare[4];
@@ -202,7 +209,8 @@ struct spw_limiter {
     uint32_t account_index;
     char name[32];
     uint64_t switches;
-    uint64_t current; /* configuration slot the sidecar last made current: what a poisoned word is healed to */
+    uint64_t
+        current; /* configuration slot the sidecar last made current: what a poisoned word is healed to */
     uint8_t spare[64];
     struct spw_limiter_conf conf[SPW_CONFIG_SLOTS];
 };
@@ -251,7 +259,7 @@ struct spw_source {
 /* Index word: {tag : 32 | record index + 1 : 32}, 0 = empty. */
 enum spw_rate_level { SPW_RATE_ZIP5 = 1, SPW_RATE_ZIP9 = 2, SPW_RATE_STATE = 3, SPW_RATE_COUNTRY = 4 };
 struct spw_rate_record {
-    uint64_t key;      /* see spw_rates.h */
+    uint64_t key; /* see spw_rates.h */
     char country[4];
     char state[4];
     uint32_t zip5;
@@ -284,8 +292,8 @@ struct spw_account_words {
 };
 
 struct spw_limiter_words {
-    uint64_t level;  /* {configuration slot : 4 | level in units : 60}, or SPW_MOVED */
-    uint64_t window; /* fixed window: {configuration slot : 4 | window number : 28 | count : 32} */
+    uint64_t level;        /* {configuration slot : 4 | level in units : 60}, or SPW_MOVED */
+    uint64_t window;       /* fixed window: {configuration slot : 4 | window number : 28 | count : 32} */
     uint64_t healed_count; /* impossible words replaced; statistics */
     uint64_t spare[13];
 };
@@ -313,8 +321,8 @@ enum spw_stat {
     SPW_STAT_DENY_BREAKER,
     SPW_STAT_DENY_CONCURRENCY,
     SPW_STAT_DENY_OTHER,
-    SPW_STAT_OBSERVED,       /* would have been refused, observe mode let it pass */
-    SPW_STAT_FALLBACK,       /* fallback answers given out by the client itself */
+    SPW_STAT_OBSERVED, /* would have been refused, observe mode let it pass */
+    SPW_STAT_FALLBACK, /* fallback answers given out by the client itself */
     SPW_STAT_NO_RATE,
     SPW_STAT_FLAG_REFUSED,
     SPW_STAT_USED
@@ -371,7 +379,7 @@ struct spw_flag_record {
     uint8_t evidence_known; /* SPW_EVIDENCE_* */
     uint16_t provider_status;
     uint16_t attempts;
-    uint32_t uid;        /* of the peer (loop) or the process (segment) */
+    uint32_t uid; /* of the peer (loop) or the process (segment) */
     uint64_t limit_count;
     uint64_t remaining_count;
     int64_t reset_unix_ms;
@@ -415,7 +423,8 @@ struct spw_order_record {
     uint64_t spare2[13];
 };
 
-#define SPW__AT(type, field, offset) \
+/* SIDECAR ONLY: held by every build of the sidecar and its tests; a client compares the format hash. */
+#define SPW__AT(type, field, offset)                                                                         \
     SPW_STATIC_ASSERT(offsetof(struct type, field) == (offset), #type "." #field " moved")
 #define SPW__SIZE(type, bytes) SPW_STATIC_ASSERT(sizeof(struct type) == (bytes), #type " changed its size")
 
@@ -495,6 +504,7 @@ SPW__AT(spw_flag_record, tax_minor, 496);
 SPW__AT(spw_flag_record, source, 536);
 SPW__AT(spw_flag_record, lines_count, 632);
 SPW__SIZE(spw_order_record, 320);
+/* END SIDECAR ONLY */
 
 #ifdef __cplusplus
 }

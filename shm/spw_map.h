@@ -28,7 +28,7 @@ extern "C" {
 
 /* What a thread of another process, or a later stretch of this one, may not have: see spw_slot.h. */
 struct spw_identity {
-    int lock_fd;   /* -1 = no slot: decides without permits and flags */
+    int lock_fd; /* -1 = no slot: decides without permits and flags */
     uint32_t slot;
     uint32_t generation;
     uint32_t uid;
@@ -45,10 +45,10 @@ struct spw_map {
     uint32_t layout_major, layout_minor;
     struct spw_section pub_section[SPW_PUB_SECTIONS]; /* checked copies */
     struct spw_section rw_section[SPW_RW_SECTIONS];
-    uint64_t index_mask;       /* index words of one half, less one */
+    uint64_t index_mask; /* index words of one half, less one */
     uint32_t records_per_half;
     struct spw_identity self;
-    struct spw_map *older;     /* kept until detach: another thread may still be inside it */
+    struct spw_map *older; /* kept until detach: another thread may still be inside it */
 };
 
 static inline struct spw_header *spw_map_pub(const struct spw_map *map)
@@ -89,22 +89,38 @@ static inline uint64_t spw_map_ns_of_ms(const struct spw_map *map, uint64_t ms)
 static inline uint64_t spw_format_hash(void)
 {
     static const uint16_t facts[] = {
-        sizeof(struct spw_header),      offsetof(struct spw_header, ready),
-        sizeof(struct spw_account),     offsetof(struct spw_account, limiters_count),
-        offsetof(struct spw_account, conf), offsetof(struct spw_account, evidence),
-        sizeof(struct spw_account_conf), sizeof(struct spw_evidence),
-        sizeof(struct spw_integration), offsetof(struct spw_integration, name),
-        sizeof(struct spw_limiter),     sizeof(struct spw_limiter_conf),
-        offsetof(struct spw_limiter, conf), offsetof(struct spw_limiter_conf, base_ns),
-        sizeof(struct spw_policy),      offsetof(struct spw_policy, tax_codes),
-        sizeof(struct spw_rate_half),   sizeof(struct spw_source),
-        sizeof(struct spw_rate_record), offsetof(struct spw_rate_record, combined_ppb),
-        sizeof(struct spw_account_words), sizeof(struct spw_limiter_words),
-        sizeof(struct spw_slot),        sizeof(struct spw_stats),
-        sizeof(struct spw_cell),        sizeof(struct spw_flag_record),
-        offsetof(struct spw_flag_record, lines_count), sizeof(struct spw_order_record),
-        SPW_CONFIG_SLOTS,               SPW_WINDOW_WORDS,
-        SPW_PERMITS_PER_ACCOUNT,        SPW_LIMITERS_PER_ACCOUNT,
+        sizeof(struct spw_header),
+        offsetof(struct spw_header, ready),
+        sizeof(struct spw_account),
+        offsetof(struct spw_account, limiters_count),
+        offsetof(struct spw_account, conf),
+        offsetof(struct spw_account, evidence),
+        sizeof(struct spw_account_conf),
+        sizeof(struct spw_evidence),
+        sizeof(struct spw_integration),
+        offsetof(struct spw_integration, name),
+        sizeof(struct spw_limiter),
+        sizeof(struct spw_limiter_conf),
+        offsetof(struct spw_limiter, conf),
+        offsetof(struct spw_limiter_conf, base_ns),
+        sizeof(struct spw_policy),
+        offsetof(struct spw_policy, tax_codes),
+        sizeof(struct spw_rate_half),
+        sizeof(struct spw_source),
+        sizeof(struct spw_rate_record),
+        offsetof(struct spw_rate_record, combined_ppb),
+        sizeof(struct spw_account_words),
+        sizeof(struct spw_limiter_words),
+        sizeof(struct spw_slot),
+        sizeof(struct spw_stats),
+        sizeof(struct spw_cell),
+        sizeof(struct spw_flag_record),
+        offsetof(struct spw_flag_record, lines_count),
+        sizeof(struct spw_order_record),
+        SPW_CONFIG_SLOTS,
+        SPW_WINDOW_WORDS,
+        SPW_PERMITS_PER_ACCOUNT,
+        SPW_LIMITERS_PER_ACCOUNT,
     };
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
@@ -139,10 +155,10 @@ static inline void *spw__record(uint8_t *file, const struct spw_section *section
 }
 
 /* spw_<noun>_at(map, index): the record, or NULL when the index is outside the table. */
-#define SPW__ACCESSOR(noun, type, file, section)                                                    \
-    static inline type *spw_##noun##_at(const struct spw_map *map, uint64_t index)                  \
-    {                                                                                               \
-        return (type *)spw__record(map->file, &map->file##_section[section], index);                \
+#define SPW__ACCESSOR(noun, type, file, section)                                                             \
+    static inline type *spw_##noun##_at(const struct spw_map *map, uint64_t index)                           \
+    {                                                                                                        \
+        return (type *)spw__record(map->file, &map->file##_section[section], index);                         \
     }
 SPW__ACCESSOR(account, struct spw_account, pub, SPW_PUB_ACCOUNTS)
 SPW__ACCESSOR(integration, struct spw_integration, pub, SPW_PUB_INTEGRATIONS)
@@ -168,13 +184,14 @@ struct spw__section_rule {
     uint32_t count_max;
 };
 
-static inline bool spw__sections_ok(const struct spw_section *s, const struct spw__section_rule *rule, unsigned n,
-                                    uint64_t total_bytes)
+static inline bool spw__sections_ok(const struct spw_section *s, const struct spw__section_rule *rule,
+                                    unsigned n, uint64_t total_bytes)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (s[i].stride_bytes < rule[i].base_bytes || s[i].stride_bytes % 8 || s[i].stride_bytes > (1u << 20) ||
-            s[i].offset_bytes % 8 || s[i].offset_bytes < SPW_HEADER_BYTES || s[i].count > rule[i].count_max ||
-            (rule[i].count && s[i].count != rule[i].count) || s[i].offset_bytes > total_bytes ||
+        if (s[i].stride_bytes < rule[i].base_bytes || s[i].stride_bytes % 8 ||
+            s[i].stride_bytes > (1u << 20) || s[i].offset_bytes % 8 || s[i].offset_bytes < SPW_HEADER_BYTES ||
+            s[i].count > rule[i].count_max || (rule[i].count && s[i].count != rule[i].count) ||
+            s[i].offset_bytes > total_bytes ||
             (uint64_t)s[i].stride_bytes * s[i].count > total_bytes - s[i].offset_bytes)
             return false;
     }
@@ -185,10 +202,14 @@ static inline bool spw__sections_ok(const struct spw_section *s, const struct sp
 static inline bool spw__shape_ok(struct spw_map *map)
 {
     static const struct spw__section_rule pub_rule[SPW_PUB_SECTIONS] = {
-        {sizeof(struct spw_account), 0, 1024},   {sizeof(struct spw_integration), 0, 4096},
-        {sizeof(struct spw_limiter), 0, 4096},   {sizeof(struct spw_policy), 2, 2},
-        {sizeof(struct spw_rate_half), 2, 2},    {sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT, 256},
-        {8, 0, 1u << 28},                        {sizeof(struct spw_rate_record), 0, 1u << 27},
+        {sizeof(struct spw_account), 0, 1024},
+        {sizeof(struct spw_integration), 0, 4096},
+        {sizeof(struct spw_limiter), 0, 4096},
+        {sizeof(struct spw_policy), 2, 2},
+        {sizeof(struct spw_rate_half), 2, 2},
+        {sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT, 256},
+        {8, 0, 1u << 28},
+        {sizeof(struct spw_rate_record), 0, 1u << 27},
     };
     static const struct spw__section_rule rw_rule[SPW_RW_SECTIONS] = {
         {sizeof(struct spw_account_words), 0, 1024}, {sizeof(struct spw_limiter_words), 0, 4096},
@@ -209,14 +230,15 @@ static inline bool spw__shape_ok(struct spw_map *map)
            r[SPW_RW_STATS].count == accounts * r[SPW_RW_SLOTS].count &&
            r[SPW_RW_CELLS].count == r[SPW_RW_CELL_WORDS].count && r[SPW_RW_CELLS].count >= 2 &&
            r[SPW_RW_PERMITS].stride_bytes == 8 && r[SPW_RW_CELL_WORDS].stride_bytes == 8 &&
-           p[SPW_PUB_RATE_INDEX].stride_bytes == 8 && index_words &&
-           (index_words & (index_words - 1)) == 0 && p[SPW_PUB_RATE_INDEX].count % 2 == 0 &&
-           p[SPW_PUB_RATE_RECORDS].count % 2 == 0 && index_words > map->records_per_half;
+           p[SPW_PUB_RATE_INDEX].stride_bytes == 8 && index_words && (index_words & (index_words - 1)) == 0 &&
+           p[SPW_PUB_RATE_INDEX].count % 2 == 0 && p[SPW_PUB_RATE_RECORDS].count % 2 == 0 &&
+           index_words > map->records_per_half;
 }
 
 /* Check one file's header. The sections are copied out only when everything else holds. */
 static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t file_bytes, uint64_t magic,
-                                                unsigned sections, struct spw_section *out, struct spw_map *map)
+                                                unsigned sections, struct spw_section *out,
+                                                struct spw_map *map)
 {
     const struct spw_header *h = (const struct spw_header *)(const void *)file;
     /* SYNC ready: acquire: everything in the file was written before the word became 1. */
@@ -232,11 +254,12 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     uint8_t boot[16];
     static const uint8_t unknown[16] = {0};
     spw_boot_id(boot);
-    if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME || (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) &&
-                                                      memcmp(boot, copy.boot_id, 16)))
+    if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME ||
+        (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) && memcmp(boot, copy.boot_id, 16)))
         return SPW_STATUS_CLOCK_MISMATCH;
-    if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES || copy.section_count < sections ||
-        copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 || copy.base_ns > spw_now_ns())
+    if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES ||
+        copy.section_count < sections || copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 ||
+        copy.base_ns > spw_now_ns())
         return SPW_STATUS_CORRUPT;
     memcpy(out, copy.sections, sections * sizeof out[0]);
     if (map->generation && map->generation != copy.generation)
@@ -267,7 +290,8 @@ static inline enum spw_status spw__file_map(const char *dir, const char *name, b
     else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < SPW_HEADER_BYTES)
         status = SPW_STATUS_CORRUPT;
     if (status == SPW_STATUS_OK) {
-        void *base = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+        void *base =
+            mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
         if (base == MAP_FAILED)
             status = SPW_STATUS_SYSTEM;
         else
@@ -290,8 +314,9 @@ static inline void spw_map_close(struct spw_map *map)
 
 /* Map and check both files of `name` ("segment" or "segment.prev"). map must be zeroed; nothing stays mapped on
  * failure. pub_writable is the sidecar's. Cost: about ten system calls. */
-static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, const char *pub_dir, const char *rw_dir,
-                                                           const char *name, bool pub_writable)
+static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, const char *pub_dir,
+                                                           const char *rw_dir, const char *name,
+                                                           bool pub_writable)
 {
     map->self.lock_fd = -1;
     enum spw_status status =
@@ -299,9 +324,11 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
     if (status == SPW_STATUS_OK)
         status = spw__file_map(rw_dir, name, true, &map->rw, &map->rw_bytes, &map->rw_inode);
     if (status == SPW_STATUS_OK)
-        status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS, map->pub_section, map);
+        status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS,
+                                   map->pub_section, map);
     if (status == SPW_STATUS_OK)
-        status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, map->rw_section, map);
+        status =
+            spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, map->rw_section, map);
     if (status == SPW_STATUS_OK && !spw__shape_ok(map))
         status = SPW_STATUS_CORRUPT;
     if (status != SPW_STATUS_OK)

@@ -21,13 +21,14 @@ extern "C" {
 
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms)
 {
-    return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 | (uint64_t)(use & 0x7F) << 38 |
-           (expiry_ms & SPW_PERMIT_TIME_MASK);
+    return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 |
+           (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK);
 }
 
 /* Take one of the account's `count` permits. *word identifies it for the release. false: all are in use. */
-static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_index, uint32_t count, uint32_t use,
-                                   uint32_t life_ms, uint64_t now_ns, uint64_t *word, uint32_t *index)
+static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_index, uint32_t count,
+                                   uint32_t use, uint32_t life_ms, uint64_t now_ns, uint64_t *word,
+                                   uint32_t *index)
 {
     uint64_t now_ms = spw_map_ms(map, now_ns);
     uint64_t mine = spw_permit_word(map->self.slot, map->self.generation, use, now_ms + life_ms);
@@ -60,8 +61,8 @@ static inline void spw_permit_release(const struct spw_map *map, uint32_t index,
         (void)spw_cas(permit, &word, 0);
 }
 
-static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index, uint32_t count,
-                                             uint64_t now_ns)
+static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index,
+                                             uint32_t count, uint64_t now_ns)
 {
     uint64_t now_ms = spw_map_ms(map, now_ns);
     uint32_t n = 0;
@@ -74,6 +75,7 @@ static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t
     return n;
 }
 
+/* SIDECAR ONLY */
 /* Sidecar's sweep: clear what names a dead slot. Repeatable. */
 static inline void spw_permit_sweep(const struct spw_map *map, uint32_t slot, uint32_t generation)
 {
@@ -81,10 +83,12 @@ static inline void spw_permit_sweep(const struct spw_map *map, uint32_t slot, ui
         uint64_t *permit = spw_permit_at(map, i);
         /* SYNC permit: acquire. */
         uint64_t held = spw_load_acq(permit);
-        if (held != 0 && held != SPW_MOVED && (held >> 45) == ((uint64_t)(slot & 0x1FF) << 10 | (generation & 0x3FF)))
+        if (held != 0 && held != SPW_MOVED &&
+            (held >> 45) == ((uint64_t)(slot & 0x1FF) << 10 | (generation & 0x3FF)))
             (void)spw_cas(permit, &held, 0); /* SYNC permit: acq_rel. */
     }
 }
+/* END SIDECAR ONLY */
 
 #ifdef __cplusplus
 }

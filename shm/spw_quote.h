@@ -15,73 +15,74 @@
 extern "C" {
 #endif
 
-#define SPW_NAME_BYTES        64u  /* account, integration, source names, with their NUL */
-#define SPW_ID_BYTES          40u  /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
-#define SPW_CALLER_ID_BYTES   72u  /* decision, order and quote references of the caller, with NUL */
-#define SPW_LINES_MAX_COUNT   512u /* lines of one quote */
-#define SPW_REQUEST_MAX_BYTES 30720u /* the normalised request as JSON: what the chained cells of one flag hold */
+#define SPW_NAME_BYTES      64u  /* account, integration, source names, with their NUL */
+#define SPW_ID_BYTES        40u  /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
+#define SPW_CALLER_ID_BYTES 72u  /* decision, order and quote references of the caller, with NUL */
+#define SPW_LINES_MAX_COUNT 512u /* lines of one quote */
+#define SPW_REQUEST_MAX_BYTES                                                                                \
+    30720u /* the normalised request as JSON: what the chained cells of one flag hold */
 
 /* What became of one quote. */
-#define SPW_DECISION_TABLE(X) \
-    X(0, NONE, "none")        \
-    X(1, LIVE, "live")        \
-    X(2, FALLBACK, "fallback") \
+#define SPW_DECISION_TABLE(X)                                                                                \
+    X(0, NONE, "none")                                                                                       \
+    X(1, LIVE, "live")                                                                                       \
+    X(2, FALLBACK, "fallback")                                                                               \
     X(3, REJECTED, "rejected")
 
 /* Why a cached rate was served: exactly one of these. */
-#define SPW_FALLBACK_TABLE(X)                         \
-    X(0, NONE, "none")                                \
-    X(1, RATE_LIMIT_PROACTIVE, "rate-limit-proactive") \
-    X(2, RATE_LIMIT_429, "rate-limit-429")            \
-    X(3, CIRCUIT_BREAKER_OPEN, "circuit-breaker-open") \
-    X(4, PROVIDER_TIMEOUT, "provider-timeout")        \
-    X(5, PROVIDER_ERROR, "provider-error")            \
+#define SPW_FALLBACK_TABLE(X)                                                                                \
+    X(0, NONE, "none")                                                                                       \
+    X(1, RATE_LIMIT_PROACTIVE, "rate-limit-proactive")                                                       \
+    X(2, RATE_LIMIT_429, "rate-limit-429")                                                                   \
+    X(3, CIRCUIT_BREAKER_OPEN, "circuit-breaker-open")                                                       \
+    X(4, PROVIDER_TIMEOUT, "provider-timeout")                                                               \
+    X(5, PROVIDER_ERROR, "provider-error")                                                                   \
     X(6, SIDECAR_UNAVAILABLE, "sidecar-unavailable")
 
 /* The finer rule that fired. */
-#define SPW_CAUSE_TABLE(X)                            \
-    X(0, NONE, "none")                                \
-    X(1, BUCKET_EMPTY, "bucket-empty")                \
-    X(2, REMAINING_BELOW_BUFFER, "remaining-below-buffer") \
-    X(3, GATE_SHUT, "gate-shut")                      \
-    X(4, BREAKER_OPEN, "breaker-open")                \
-    X(5, BREAKER_FORCED, "breaker-forced")            \
-    X(6, CONCURRENCY, "concurrency")                  \
-    X(7, LEASE_EXHAUSTED, "lease-exhausted")          \
-    X(8, BATCH_RESERVE, "batch-reserve")              \
-    X(9, RATE_ZERO, "rate-zero")                      \
-    X(10, RETRY_429, "retry-429")                     \
-    X(11, RETRY_NO_TOKEN, "retry-no-token")           \
-    X(12, RETRY_TOO_LATE, "retry-too-late")           \
-    X(13, TIMEOUT, "timeout")                         \
-    X(14, CONNECT, "connect")                         \
-    X(15, STATUS_5XX, "status-5xx")                   \
-    X(16, BAD_ANSWER, "bad-answer")                   \
-    X(17, NOT_ATTACHED, "not-attached")               \
-    X(18, SIDECAR_GONE, "sidecar-gone")               \
-    X(19, FORCED, "forced")                           \
+#define SPW_CAUSE_TABLE(X)                                                                                   \
+    X(0, NONE, "none")                                                                                       \
+    X(1, BUCKET_EMPTY, "bucket-empty")                                                                       \
+    X(2, REMAINING_BELOW_BUFFER, "remaining-below-buffer")                                                   \
+    X(3, GATE_SHUT, "gate-shut")                                                                             \
+    X(4, BREAKER_OPEN, "breaker-open")                                                                       \
+    X(5, BREAKER_FORCED, "breaker-forced")                                                                   \
+    X(6, CONCURRENCY, "concurrency")                                                                         \
+    X(7, LEASE_EXHAUSTED, "lease-exhausted")                                                                 \
+    X(8, BATCH_RESERVE, "batch-reserve")                                                                     \
+    X(9, RATE_ZERO, "rate-zero")                                                                             \
+    X(10, RETRY_429, "retry-429")                                                                            \
+    X(11, RETRY_NO_TOKEN, "retry-no-token")                                                                  \
+    X(12, RETRY_TOO_LATE, "retry-too-late")                                                                  \
+    X(13, TIMEOUT, "timeout")                                                                                \
+    X(14, CONNECT, "connect")                                                                                \
+    X(15, STATUS_5XX, "status-5xx")                                                                          \
+    X(16, BAD_ANSWER, "bad-answer")                                                                          \
+    X(17, NOT_ATTACHED, "not-attached")                                                                      \
+    X(18, SIDECAR_GONE, "sidecar-gone")                                                                      \
+    X(19, FORCED, "forced")                                                                                  \
     X(20, KILL_SWITCH, "kill-switch")
 
 /* At which level the rate table matched, most specific first. */
-#define SPW_MATCH_TABLE(X)      \
-    X(0, NONE, "none")          \
-    X(1, ZIP9, "zip9")          \
-    X(2, ZIP5, "zip5")          \
-    X(3, STATE, "state-average") \
-    X(4, COUNTRY, "country")    \
-    X(5, DEFAULT, "default-rate") \
-    X(6, NO_NEXUS, "no-nexus")  \
-    X(7, EXEMPT, "exempt")      \
+#define SPW_MATCH_TABLE(X)                                                                                   \
+    X(0, NONE, "none")                                                                                       \
+    X(1, ZIP9, "zip9")                                                                                       \
+    X(2, ZIP5, "zip5")                                                                                       \
+    X(3, STATE, "state-average")                                                                             \
+    X(4, COUNTRY, "country")                                                                                 \
+    X(5, DEFAULT, "default-rate")                                                                            \
+    X(6, NO_NEXUS, "no-nexus")                                                                               \
+    X(7, EXEMPT, "exempt")                                                                                   \
     X(8, LEARNED, "learned")
 
 /* How fallback tax is rounded: half up per line, or half up once per order. */
-#define SPW_ROUNDING_TABLE(X)             \
-    X(0, HALF_UP_LINE, "half-up/line")    \
+#define SPW_ROUNDING_TABLE(X)                                                                                \
+    X(0, HALF_UP_LINE, "half-up/line")                                                                       \
     X(1, HALF_UP_ORDER, "half-up/order")
 
 /* Estimates (carts) are never reconciled; orders are, once placed. */
-#define SPW_PURPOSE_TABLE(X)    \
-    X(0, ESTIMATE, "estimate")  \
+#define SPW_PURPOSE_TABLE(X)                                                                                 \
+    X(0, ESTIMATE, "estimate")                                                                               \
     X(1, ORDER, "order")
 
 #define SPW__ENUM(PREFIX, code, name) PREFIX##_##name = (code),
@@ -105,17 +106,17 @@ enum spw_purpose { SPW_PURPOSE_TABLE(SPW__X) SPW_PURPOSE_COUNT };
 #undef SPW__X
 
 /* spw_<noun>_name(value): the word used in JSON, metrics and flags; "unknown" outside the table. */
-#define SPW__X(code, name, text) \
-    case code:                   \
+#define SPW__X(code, name, text)                                                                             \
+    case code:                                                                                               \
         return text;
-#define SPW__NAME_FN(noun, TABLE)                            \
-    static inline const char *spw_##noun##_name(uint32_t value) \
-    {                                                        \
-        switch (value) {                                     \
-            TABLE(SPW__X)                                    \
-        default:                                             \
-            return "unknown";                                \
-        }                                                    \
+#define SPW__NAME_FN(noun, TABLE)                                                                            \
+    static inline const char *spw_##noun##_name(uint32_t value)                                              \
+    {                                                                                                        \
+        switch (value) {                                                                                     \
+            TABLE(SPW__X)                                                                                    \
+        default:                                                                                             \
+            return "unknown";                                                                                \
+        }                                                                                                    \
     }
 SPW__NAME_FN(decision, SPW_DECISION_TABLE)
 SPW__NAME_FN(fallback, SPW_FALLBACK_TABLE)

@@ -16,13 +16,14 @@
 extern "C" {
 #endif
 
-#define SPW_RATES_TRIES     8
-#define SPW_RATES_PROBES    256 /* far above the longest run a half-full index has */
+#define SPW_RATES_TRIES  8
+#define SPW_RATES_PROBES 256 /* far above the longest run a half-full index has */
 
 /* level, country and place in one word; ZIP+4 ranges of a ZIP share its key and lie beside one another. */
 static inline uint64_t spw_rate_key(uint32_t level, const char *country, const char *state, uint32_t zip5)
 {
-    uint64_t key = (uint64_t)level << 56 | (uint64_t)(uint8_t)country[0] << 48 | (uint64_t)(uint8_t)country[1] << 40;
+    uint64_t key =
+        (uint64_t)level << 56 | (uint64_t)(uint8_t)country[0] << 48 | (uint64_t)(uint8_t)country[1] << 40;
     if (level == SPW_RATE_STATE)
         key |= (uint64_t)(uint8_t)state[0] << 8 | (uint8_t)state[1];
     else if (level != SPW_RATE_COUNTRY)
@@ -39,10 +40,12 @@ static inline uint64_t spw_rate_hash(uint64_t key)
     return key ^ key >> 33;
 }
 
+/* SIDECAR ONLY */
 static inline uint64_t spw_rate_index_word(uint64_t hash, uint32_t record_index)
 {
     return (hash & UINT64_C(0xFFFFFFFF00000000)) | (record_index + 1);
 }
+/* END SIDECAR ONLY */
 
 struct spw_place {
     char country[4];
@@ -68,13 +71,15 @@ static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, ui
             continue;
         uint64_t index = (word & 0xFFFFFFFF) - 1;
         const struct spw_rate_record *record =
-            index < map->records_per_half ? spw_rate_record_at(map, (uint64_t)half * map->records_per_half + index)
-                                          : NULL;
+            index < map->records_per_half
+                ? spw_rate_record_at(map, (uint64_t)half * map->records_per_half + index)
+                : NULL;
         if (!record)
             return false;
         spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)record, sizeof *out / 8);
-        if (out->key == key && (level != SPW_RATE_ZIP9 ||
-                                (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
+        if (out->key == key &&
+            (level != SPW_RATE_ZIP9 ||
+             (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
             return true;
     }
     return false;
@@ -104,10 +109,11 @@ static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, co
             found = usable && spw__rates_probe(map, half, *level, place, out);
         }
         if (found) {
-            const struct spw_source *s =
-                spw_source_at(map, (uint64_t)half * SPW_SOURCES_MAX_COUNT + out->source % SPW_SOURCES_MAX_COUNT);
+            const struct spw_source *s = spw_source_at(map, (uint64_t)half * SPW_SOURCES_MAX_COUNT +
+                                                                out->source % SPW_SOURCES_MAX_COUNT);
             if (s)
-                spw_copy_rlx((uint64_t *)(void *)source, (const uint64_t *)(const void *)s, sizeof *source / 8);
+                spw_copy_rlx((uint64_t *)(void *)source, (const uint64_t *)(const void *)s,
+                             sizeof *source / 8);
             source->name[SPW_NAME_BYTES - 1] = 0;
         }
         /* SYNC rates-half: acquire fence: everything above was read before the sequence is looked at again. */

@@ -45,6 +45,7 @@ static inline bool spw__slot_lock(int fd, const struct spw_map *map, uint32_t sl
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
+/* SIDECAR ONLY */
 /* Is the byte of this slot held by anybody but fd's own description? true also when it cannot be told. */
 static inline bool spw_slot_held(int fd, const struct spw_map *map, uint32_t slot)
 {
@@ -56,10 +57,12 @@ static inline bool spw_slot_held(int fd, const struct spw_map *map, uint32_t slo
     lock.l_len = 1;
     return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
+/* END SIDECAR ONLY */
 
 /* Claim a slot for this process; rw_dir is where the file was mapped from. FULL when every slot is taken: decisions go
  * on, without permits and flags. Async-signal-safe (used in the child of a fork). */
-static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map, const char *rw_dir, const char *name)
+static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map, const char *rw_dir,
+                                                             const char *name)
 {
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/%s", rw_dir, name);
@@ -74,7 +77,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
         return SPW_STATUS_NOT_READY; /* replaced since it was mapped: attach again */
     }
     uint32_t slots = map->rw_section[SPW_RW_SLOTS].count;
-    uint32_t first = (uint32_t)(spw_now_ns() >> 10) % slots; /* spreads claims of processes that start together */
+    uint32_t first =
+        (uint32_t)(spw_now_ns() >> 10) % slots; /* spreads claims of processes that start together */
     for (uint32_t i = 0; i < slots; i++) {
         uint32_t index = (first + i) % slots;
         struct spw_slot *slot = spw_slot_at(map, index);

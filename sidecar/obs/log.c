@@ -51,10 +51,11 @@ void spw_log(enum spw_log_level level, const char *event, const char *format, ..
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
 
     char line[sizeof text + 256];
-    int n = snprintf(line, sizeof line,
-                     g_json ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"}\n"
-                            : "%s.%03ldZ %-5s %s: %s\n",
-                     stamp, now.tv_nsec / 1000000, level_name[level], event, text);
+    int n =
+        snprintf(line, sizeof line,
+                 g_json ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"}\n"
+                        : "%s.%03ldZ %-5s %s: %s\n",
+                 stamp, now.tv_nsec / 1000000, level_name[level], event, text);
     /* A log that cannot be written must not stop checkout: the result is dropped on purpose. */
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
         return;

@@ -13,14 +13,15 @@
 #include "sidecar/conf/conf.h"
 #include "sidecar/obs/error.h"
 
-#define SPW_CALL_HEADERS_MAX_COUNT 8u
+#define SPW_CALL_HEADERS_MAX_COUNT  8u
 #define SPW_JURISDICTIONS_MAX_COUNT 16u
 
 /* A provider call ready to be sent. The strings live in the arena of the struct; destroy with spw_call_clean_up. */
 struct spw_call {
     const char *method;
     char *url;
-    char *headers[SPW_CALL_HEADERS_MAX_COUNT]; /* "Name: value"; the credential's line last and never logged */
+    char
+        *headers[SPW_CALL_HEADERS_MAX_COUNT]; /* "Name: value"; the credential's line last and never logged */
     size_t header_count;
     char *body;
     size_t body_bytes;
@@ -39,20 +40,20 @@ enum spw_answer_kind {
     SPW_ANSWER_REJECTED,  /* the caller's own fault (4xx about the request): passed back, never hidden */
     SPW_ANSWER_THROTTLED, /* 429 that means "too fast" */
     SPW_ANSWER_BUSY,      /* 429 that is no rate limit (a lock): no count for the breaker */
-    SPW_ANSWER_ERROR,     /* 5xx, 401/403 (the sidecar's own credentials), anything else the caller cannot mend */
-    SPW_ANSWER_BROKEN     /* 2xx that cannot be understood */
+    SPW_ANSWER_ERROR, /* 5xx, 401/403 (the sidecar's own credentials), anything else the caller cannot mend */
+    SPW_ANSWER_BROKEN /* 2xx that cannot be understood */
 };
 
 struct spw_answer {
     enum spw_answer_kind kind;
-    int64_t tax_minor;                    /* sum over lines and shipping */
-    uint32_t lines_count;                 /* as asked: one per line, then one for shipping (also when it is 0) */
+    int64_t tax_minor;    /* sum over lines and shipping */
+    uint32_t lines_count; /* as asked: one per line, then one for shipping (also when it is 0) */
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
-    uint32_t jurisdictions_count;         /* 0 where the provider does not split */
+    uint32_t jurisdictions_count; /* 0 where the provider does not split */
     struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
-    uint32_t rate_ppb;                    /* combined rate of the first taxed line; 0 = not known */
-    char *error_json;                     /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
-    char detail[160];                     /* BROKEN, ERROR: why, in words */
+    uint32_t rate_ppb; /* combined rate of the first taxed line; 0 = not known */
+    char *error_json;  /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
+    char detail[160];  /* BROKEN, ERROR: why, in words */
 };
 void spw_answer_clean_up(struct spw_answer *answer);
 
@@ -61,9 +62,9 @@ struct spw_rate_signals {
     bool has_limit, has_remaining, has_reset, has_retry, has_window, has_date;
     uint64_t limit_count;
     uint64_t remaining_count;
-    int64_t reset_unix_ms;  /* wall-clock instant, rounded up */
-    int64_t retry_unix_ms;  /* wall-clock instant, rounded up */
-    int64_t date_unix_ms;   /* the answer's Date */
+    int64_t reset_unix_ms; /* wall-clock instant, rounded up */
+    int64_t retry_unix_ms; /* wall-clock instant, rounded up */
+    int64_t date_unix_ms;  /* the answer's Date */
     uint64_t window_ms;
     /* The same two as waits counted from receipt. An instant is measured from the answer's own Date, so that a local
      * clock that is wrong does not move it; one that is past is 0. These are what a gate is shut by. */
@@ -83,8 +84,8 @@ struct spw_profile {
                              const char *secret, const char *idempotency_key, struct spw_call *out,
                              struct spw_error *err);
     /* Read the answer to it. Pure over (status, headers, body). */
-    void (*read)(const struct spw_quote_request *quote, uint32_t status, const char *headers, size_t headers_bytes,
-                 const char *body, size_t body_bytes, struct spw_answer *out);
+    void (*read)(const struct spw_quote_request *quote, uint32_t status, const char *headers,
+                 size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
     enum spw_status (*ping)(const struct spw_conf_account *account, const char *secret, struct spw_call *out,
                             struct spw_error *err);
 };
@@ -94,12 +95,12 @@ const struct spw_profile *spw_profile_find(const char *name);
 /* "taxcloud, ..." for error texts. */
 const char *spw_profile_names(void);
 /* Is this method + decoded path within the profile's allow-list for this account? */
-bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account, const char *method,
-                        const char *path);
+bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
+                        const char *method, const char *path);
 
 /* What a bare number in a reset header means where the number alone cannot tell. */
 enum spw_reset_unit {
-    SPW_RESET_AUTO,     /* below 1e9 seconds from now, below 1e12 epoch seconds, from there epoch milliseconds */
+    SPW_RESET_AUTO, /* below 1e9 seconds from now, below 1e12 epoch seconds, from there epoch milliseconds */
     SPW_RESET_DELTA_S,
     SPW_RESET_DELTA_MS,
     SPW_RESET_EPOCH_S,

@@ -16,7 +16,8 @@ static uint64_t align_up(uint64_t bytes, uint64_t to)
     return (bytes + to - 1) / to * to;
 }
 
-static void place(struct spw_section *section, uint64_t *at, size_t record_bytes, uint32_t count, bool may_grow)
+static void place(struct spw_section *section, uint64_t *at, size_t record_bytes, uint32_t count,
+                  bool may_grow)
 {
     section->offset_bytes = *at;
     section->stride_bytes = (uint32_t)(record_bytes + (may_grow ? SPW_STRIDE_EXTRA_BYTES : 0));
@@ -38,13 +39,15 @@ void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan)
     uint32_t accounts = SPW_CONF_ACCOUNTS_MAX_COUNT, limiters = accounts * 2;
     uint64_t at = SPW_HEADER_BYTES;
     place(&plan->pub[SPW_PUB_ACCOUNTS], &at, sizeof(struct spw_account), accounts, true);
-    place(&plan->pub[SPW_PUB_INTEGRATIONS], &at, sizeof(struct spw_integration), SPW_CONF_INTEGRATIONS_MAX_COUNT, true);
+    place(&plan->pub[SPW_PUB_INTEGRATIONS], &at, sizeof(struct spw_integration),
+          SPW_CONF_INTEGRATIONS_MAX_COUNT, true);
     place(&plan->pub[SPW_PUB_LIMITERS], &at, sizeof(struct spw_limiter), limiters, true);
     place(&plan->pub[SPW_PUB_POLICY], &at, sizeof(struct spw_policy), 2, true);
     place(&plan->pub[SPW_PUB_RATE_HALVES], &at, sizeof(struct spw_rate_half), 2, true);
     place(&plan->pub[SPW_PUB_SOURCES], &at, sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT, true);
     place(&plan->pub[SPW_PUB_RATE_INDEX], &at, 8, 2 * index_words(s->rate_records_count), false);
-    place(&plan->pub[SPW_PUB_RATE_RECORDS], &at, sizeof(struct spw_rate_record), 2 * s->rate_records_count, true);
+    place(&plan->pub[SPW_PUB_RATE_RECORDS], &at, sizeof(struct spw_rate_record), 2 * s->rate_records_count,
+          true);
     plan->pub_bytes = align_up(at, 4096);
 
     at = SPW_HEADER_BYTES;

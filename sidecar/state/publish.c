@@ -30,8 +30,10 @@ struct spw_account *spw_state_account(struct spw_state *state, const char *name,
 
 static enum spw_status no_account(const char *name, struct spw_error *err)
 {
-    return spw_error_set(err, SPW_STATUS_NOT_FOUND, "account: there is no account \"%.60s\"; `spillwayctl limits list` "
-                                                    "names them", name);
+    return spw_error_set(err, SPW_STATUS_NOT_FOUND,
+                         "account: there is no account \"%.60s\"; `spillwayctl limits list` "
+                         "names them",
+                         name);
 }
 
 /* ---- limits ---- */
@@ -54,8 +56,9 @@ static bool limit_in_force(const struct spw_limiter *limiter, const struct spw_l
                            const struct spw_rate *rate, uint64_t burst, uint64_t reserve)
 {
     const struct spw_limiter_conf *c = &limiter->conf[limiter->current % SPW_CONFIG_SLOTS];
-    return c->version && c->version % 2 == 0 && c->tokens_count == rate->tokens_count && c->period_ns == rate->period_ns &&
-           c->burst_count == burst && c->reserve_units == reserve * c->units_per_token &&
+    return c->version && c->version % 2 == 0 && c->tokens_count == rate->tokens_count &&
+           c->period_ns == rate->period_ns && c->burst_count == burst &&
+           c->reserve_units == reserve * c->units_per_token &&
            spw_bucket_slot(spw_load_acq(&words->level)) == limiter->current; /* SYNC bucket: acquire */
 }
 
@@ -73,10 +76,13 @@ static enum spw_status put_limit(struct spw_state *state, uint32_t index, const 
     if (limit_in_force(limiter, words, &rate, burst, reserve))
         return SPW_STATUS_OK;
     uint64_t version = account->version + 1;
-    if (!spw_bucket_configure(limiter, words, rate.tokens_count, rate.period_ns, burst, reserve, version, now_ns, fill))
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "limit: rate and burst of account %s cannot be kept exactly: a burst may hold at most "
-                             "about 1.5 years of the rate", account->name);
+    if (!spw_bucket_configure(limiter, words, rate.tokens_count, rate.period_ns, burst, reserve, version,
+                              now_ns, fill))
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "limit: rate and burst of account %s cannot be kept exactly: a burst may hold at most "
+            "about 1.5 years of the rate",
+            account->name);
     spw_store_rel(&account->version, version); /* SYNC account-version: release: shown after it is in force */
     return SPW_STATUS_OK;
 }
@@ -84,8 +90,8 @@ static enum spw_status put_limit(struct spw_state *state, uint32_t index, const 
 static void view_observed(const struct spw_account *account, struct spw_limit_view *out)
 {
     struct spw_evidence e;
-    if (!spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof e / 8, &e,
-                        sizeof e / 8))
+    if (!spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence,
+                        sizeof e / 8, &e, sizeof e / 8))
         return;
     out->observed_limit_known = (e.known & SPW_EVIDENCE_LIMIT) != 0;
     out->observed_limit_count = e.limit_count;
@@ -121,18 +127,20 @@ enum spw_status spw_state_limit_get(struct spw_state *state, const char *account
     return SPW_STATUS_OK;
 }
 
-static enum spw_status check_version(const struct spw_account *account, uint64_t expect, struct spw_error *err)
+static enum spw_status check_version(const struct spw_account *account, uint64_t expect,
+                                     struct spw_error *err)
 {
     if (expect == 0 || expect == account->version)
         return SPW_STATUS_OK;
-    return spw_error_set(err, SPW_STATUS_CONFLICT,
-                         "expect_version: %llu was expected and account %s is at %llu: read it again and decide anew",
-                         (unsigned long long)expect, account->name, (unsigned long long)account->version);
+    return spw_error_set(
+        err, SPW_STATUS_CONFLICT,
+        "expect_version: %llu was expected and account %s is at %llu: read it again and decide anew",
+        (unsigned long long)expect, account->name, (unsigned long long)account->version);
 }
 
-enum spw_status spw_state_limit_set(struct spw_state *state, const char *account, const struct spw_conf_limit *limit,
-                                    uint64_t expect_version, bool dry_run, uint64_t now_ns, struct spw_limit_view *out,
-                                    struct spw_error *err)
+enum spw_status spw_state_limit_set(struct spw_state *state, const char *account,
+                                    const struct spw_conf_limit *limit, uint64_t expect_version, bool dry_run,
+                                    uint64_t now_ns, struct spw_limit_view *out, struct spw_error *err)
 {
     uint32_t index;
     struct spw_account *record = spw_state_account(state, account, &index);
@@ -147,8 +155,9 @@ enum spw_status spw_state_limit_set(struct spw_state *state, const char *account
         uint64_t burst;
         spw_limit_share(limit, &rate, &burst);
         if (!spw_gcra_configure(&trial, rate.tokens_count, rate.period_ns, burst, 0, now_ns, 1))
-            status = spw_error_set(err, SPW_STATUS_INVALID,
-                                   "limit.burst: more than about 1.5 years of the rate cannot be kept exactly");
+            status =
+                spw_error_set(err, SPW_STATUS_INVALID,
+                              "limit.burst: more than about 1.5 years of the rate cannot be kept exactly");
     }
     if (status != SPW_STATUS_OK)
         return status;
@@ -203,7 +212,8 @@ static uint64_t forced_of(enum spw_breaker_mode mode)
                                          : SPW_FORCED_NOT;
 }
 
-static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_ns, struct spw_breaker_view *out)
+static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_ns,
+                         struct spw_breaker_view *out)
 {
     static const char *const state_name[] = {"closed", "open", "half-open", "unknown"};
     static const char *const forced_name[] = {"", "open", "closed", "disabled", "observe"};
@@ -211,7 +221,7 @@ static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_n
     const struct spw_account_words *words = spw_account_words_at(&state->map, index);
     uint64_t now_ms = spw_map_ms(&state->map, now_ns);
     struct spw_breaker_word b = spw_breaker_unpack(spw_load_acq(&words->breaker)); /* SYNC breaker: acquire */
-    uint64_t gate = spw_load_acq(&words->gate);                                   /* SYNC gate: acquire */
+    uint64_t gate = spw_load_acq(&words->gate);                                    /* SYNC gate: acquire */
     memset(out, 0, sizeof *out);
     memcpy(out->account, account->name, sizeof out->account);
     snprintf(out->state, sizeof out->state, "%s", state_name[b.state]);
@@ -250,12 +260,13 @@ static void reset_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
         next.epoch = spw_breaker_unpack(word).epoch + 1;
         next.time_ms = spw_map_ms(map, now_ns);
     } while (!spw_cas(&words->breaker, &word, spw_breaker_pack(&next))); /* SYNC breaker: acq_rel */
-    spw_exchange(&words->gate, 0);                                      /* SYNC gate: acq_rel */
+    spw_exchange(&words->gate, 0);                                       /* SYNC gate: acq_rel */
 }
 
 enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
-                                      const struct spw_breaker_change *change, uint64_t expect_version, bool dry_run,
-                                      uint64_t now_ns, struct spw_breaker_view *out, struct spw_error *err)
+                                      const struct spw_breaker_change *change, uint64_t expect_version,
+                                      bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
+                                      struct spw_error *err)
 {
     uint32_t index;
     struct spw_account *record = spw_state_account(state, account, &index);
@@ -289,12 +300,13 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
     return SPW_STATUS_OK;
 }
 
-void spw_state_evidence_set(struct spw_state *state, uint32_t account_index, const struct spw_evidence *evidence)
+void spw_state_evidence_set(struct spw_state *state, uint32_t account_index,
+                            const struct spw_evidence *evidence)
 {
     struct spw_account *account = spw_account_at(&state->map, account_index);
     if (account)
-        spw_latch_write(&account->evidence_seq, (uint64_t *)(void *)account->evidence, sizeof *evidence / 8, evidence,
-                        sizeof *evidence / 8);
+        spw_latch_write(&account->evidence_seq, (uint64_t *)(void *)account->evidence, sizeof *evidence / 8,
+                        evidence, sizeof *evidence / 8);
 }
 
 /* ---- bringing a segment to a configuration ---- */
@@ -328,7 +340,8 @@ static void put_policy(struct spw_state *state)
 }
 
 /* A free record for an account; one that was removed is not used again in this segment: old handles name it. */
-static struct spw_account *new_account(struct spw_state *state, const struct spw_conf_account *conf, uint32_t *index)
+static struct spw_account *new_account(struct spw_state *state, const struct spw_conf_account *conf,
+                                       uint32_t *index)
 {
     for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         struct spw_account *a = spw_account_at(&state->map, i);
@@ -358,8 +371,8 @@ static bool integration_is(const struct spw_integration *n, uint32_t account_ind
            strncmp(n->name, name, sizeof n->name) == 0;
 }
 
-static enum spw_status put_integrations(struct spw_state *state, uint32_t index, const struct spw_conf_account *conf,
-                                        struct spw_error *err)
+static enum spw_status put_integrations(struct spw_state *state, uint32_t index,
+                                        const struct spw_conf_account *conf, struct spw_error *err)
 {
     uint32_t count = state->map.pub_section[SPW_PUB_INTEGRATIONS].count;
     for (uint32_t k = 0; k < conf->integrations_count; k++) {
@@ -375,8 +388,10 @@ static enum spw_status put_integrations(struct spw_state *state, uint32_t index,
                 place = n;
         }
         if (!place)
-            return spw_error_set(err, SPW_STATUS_FULL, "accounts.%s.integrations: at most %u integrations over all "
-                                                       "accounts", conf->name, count);
+            return spw_error_set(err, SPW_STATUS_FULL,
+                                 "accounts.%s.integrations: at most %u integrations over all "
+                                 "accounts",
+                                 conf->name, count);
         memcpy(place->name, conf->integrations[k].name, sizeof place->name);
         place->account_index = index;
         place->batch = conf->integrations[k].class_ == SPW_CLASS_BATCH;
@@ -385,8 +400,8 @@ static enum spw_status put_integrations(struct spw_state *state, uint32_t index,
     return SPW_STATUS_OK;
 }
 
-static enum spw_status put_account(struct spw_state *state, const struct spw_conf_account *conf, uint64_t now_ns,
-                                   bool fill, struct spw_error *err)
+static enum spw_status put_account(struct spw_state *state, const struct spw_conf_account *conf,
+                                   uint64_t now_ns, bool fill, struct spw_error *err)
 {
     uint32_t index;
     struct spw_account *account = spw_state_account(state, conf->name, &index);
@@ -442,7 +457,8 @@ static void carry_limit(const struct spw_limiter *from, struct spw_limiter_words
     uint64_t word = spw_exchange(&from_words->level, SPW_MOVED);
     uint32_t slot = (uint32_t)(to->current % SPW_CONFIG_SLOTS);
     if (word == SPW_MOVED || !spw_limiter_conf_read(from, spw_bucket_slot(word), &g_from) ||
-        !spw_limiter_conf_read(to, slot, &g_to) || !spw_bucket_level_ok(&g_from, spw_bucket_level(word), now_ns))
+        !spw_limiter_conf_read(to, slot, &g_to) ||
+        !spw_bucket_level_ok(&g_from, spw_bucket_level(word), now_ns))
         return; /* the new bucket was made EMPTY and stays so */
     uint64_t level = spw_gcra_carry(&g_from, spw_bucket_level(word), &g_to, now_ns);
     spw_store_rel(&to_words->level, spw_bucket_word(slot, level)); /* SYNC bucket: release: not visible yet */
@@ -481,7 +497,8 @@ void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t no
             spw_store_rel(&words->breaker, spw_breaker_pack(&b)); /* SYNC breaker: release: not visible yet */
         }
         if (gate != SPW_MOVED && gate != 0) /* SYNC gate: release: not visible yet */
-            spw_store_rel(&words->gate, (gate & ~SPW_TIME_MASK) |
-                                            (shift_ms(old, &state->map, spw_gate_until_ms(gate)) & SPW_TIME_MASK));
+            spw_store_rel(&words->gate,
+                          (gate & ~SPW_TIME_MASK) |
+                              (shift_ms(old, &state->map, spw_gate_until_ms(gate)) & SPW_TIME_MASK));
     }
 }

@@ -38,7 +38,8 @@ static void add_record(struct filling *f, const struct spw_rate_record *record)
             break;
         struct spw_rate_record *old =
             spw_rate_record_at(map, (uint64_t)f->half * map->records_per_half + ((word & 0xFFFFFFFF) - 1));
-        if (old->key == record->key && old->plus4_lo == record->plus4_lo && old->plus4_hi == record->plus4_hi) {
+        if (old->key == record->key && old->plus4_lo == record->plus4_lo &&
+            old->plus4_hi == record->plus4_hi) {
             spw_copy_rlx((uint64_t *)(void *)old, (const uint64_t *)(const void *)record, sizeof *record / 8);
             return;
         }
@@ -143,18 +144,22 @@ static void fill_half(struct filling *f, const struct spw_rates_source *sources,
 }
 
 enum spw_status spw_state_rates_replace(struct spw_state *state, const struct spw_rates_source *sources,
-                                        size_t sources_count, struct spw_rates_view *out, struct spw_error *err)
+                                        size_t sources_count, struct spw_rates_view *out,
+                                        struct spw_error *err)
 {
     size_t rows = 0;
     for (size_t i = 0; i < sources_count; i++)
         rows += sources[i].rows_count;
-    size_t needed = rows + sizeof ((struct filling *)0)->averages / sizeof(struct average);
+    size_t needed = rows + sizeof((struct filling *)0)->averages / sizeof(struct average);
     if (sources_count > SPW_SOURCES_MAX_COUNT)
-        return spw_error_set(err, SPW_STATUS_FULL, "rates: at most %u sources at a time", SPW_SOURCES_MAX_COUNT);
+        return spw_error_set(err, SPW_STATUS_FULL, "rates: at most %u sources at a time",
+                             SPW_SOURCES_MAX_COUNT);
     if (needed > state->map.records_per_half)
-        return spw_error_set(err, SPW_STATUS_FULL,
-                             "rates: %zu rows and their state averages need segment.rate_records of at least %zu; it is "
-                             "%u. The table in force stays", rows, needed, state->map.records_per_half);
+        return spw_error_set(
+            err, SPW_STATUS_FULL,
+            "rates: %zu rows and their state averages need segment.rate_records of at least %zu; it is "
+            "%u. The table in force stays",
+            rows, needed, state->map.records_per_half);
     struct filling *f = calloc(1, sizeof *f);
     if (!f)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "rates: no memory; the table in force stays");
@@ -198,7 +203,8 @@ enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *coun
     struct spw_place place;
     memset(out, 0, sizeof *out);
     if (!spw_place_from(&address, &place))
-        return spw_error_set(err, SPW_STATUS_INVALID, "zip: \"%.20s\" is no US ZIP code: five digits, or ZIP+4", zip);
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "zip: \"%.20s\" is no US ZIP code: five digits, or ZIP+4", zip);
     if (spw_rates_find(&state->map, &place, levels, &out->record, &out->source) != SPW_RATES_FOUND)
         return SPW_STATUS_OK;
     static const enum spw_match match_of[] = {SPW_MATCH_NONE, SPW_MATCH_ZIP5, SPW_MATCH_ZIP9, SPW_MATCH_STATE,

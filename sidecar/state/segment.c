@@ -35,12 +35,15 @@ static enum spw_status lock_directory(struct spw_state *state, struct spw_error 
     snprintf(path, sizeof path, "%s/sidecar.lock", state->conf->segment.pub_dir);
     state->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (state->lock_fd < 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM,
-                             "%s: %s; the directory must exist and belong to the sidecar's user (segment.pub_dir)",
-                             path, strerror(errno));
+        return spw_error_set(
+            err, SPW_STATUS_SYSTEM,
+            "%s: %s; the directory must exist and belong to the sidecar's user (segment.pub_dir)", path,
+            strerror(errno));
     if (flock(state->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return spw_error_set(err, SPW_STATUS_BUSY, "%s is held by another sidecar: stop it first, or use another "
-                                                   "segment.pub_dir", path);
+        return spw_error_set(err, SPW_STATUS_BUSY,
+                             "%s is held by another sidecar: stop it first, or use another "
+                             "segment.pub_dir",
+                             path);
     return SPW_STATUS_OK;
 }
 
@@ -60,13 +63,16 @@ static enum spw_status make_file(const char *dir, uint64_t bytes, mode_t mode, u
     if (failed) {
         struct statvfs fs;
         uint64_t have = fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
-        status = spw_error_set(err, SPW_STATUS_NO_SPACE,
-                               "%s: %llu bytes are needed and %llu are free (%s): raise the volume's size, or lower "
-                               "segment.cells or segment.rate_records",
-                               dir, (unsigned long long)bytes, (unsigned long long)have, strerror(failed));
-    } else if ((gid != UINT32_MAX && fchown(fd, (uid_t)-1, gid) != 0) || fchmod(fd, mode) != 0 || fstat(fd, &st) != 0) {
-        status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s; the sidecar must be a member of group %u (segment.gid)",
-                               path, strerror(errno), gid);
+        status = spw_error_set(
+            err, SPW_STATUS_NO_SPACE,
+            "%s: %llu bytes are needed and %llu are free (%s): raise the volume's size, or lower "
+            "segment.cells or segment.rate_records",
+            dir, (unsigned long long)bytes, (unsigned long long)have, strerror(failed));
+    } else if ((gid != UINT32_MAX && fchown(fd, (uid_t)-1, gid) != 0) || fchmod(fd, mode) != 0 ||
+               fstat(fd, &st) != 0) {
+        status = spw_error_set(err, SPW_STATUS_SYSTEM,
+                               "%s: %s; the sidecar must be a member of group %u (segment.gid)", path,
+                               strerror(errno), gid);
     } else {
         void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
         if (base == MAP_FAILED)
@@ -88,7 +94,8 @@ static void fill_header(uint8_t *file, uint64_t magic, uint64_t bytes, uint64_t 
     h->magic = magic;
     h->layout_major = SPW_SEGMENT_MAJOR;
     h->layout_minor = SPW_SEGMENT_MINOR;
-    h->oldest_compatible_major = SPW_SEGMENT_MAJOR > SPW_LAYOUT_MAJOR ? SPW_SEGMENT_MAJOR : SPW_OLDEST_COMPATIBLE_MAJOR;
+    h->oldest_compatible_major =
+        SPW_SEGMENT_MAJOR > SPW_LAYOUT_MAJOR ? SPW_SEGMENT_MAJOR : SPW_OLDEST_COMPATIBLE_MAJOR;
     h->header_bytes = SPW_HEADER_BYTES;
     h->total_bytes = bytes;
     h->format_hash = spw_format_hash();
@@ -188,9 +195,10 @@ static bool add_prev(struct spw_state *state, const char *name, uint64_t now_ns)
     const struct spw_conf_segment *s = &state->conf->segment;
     enum spw_status status = spw_map_open(&prev->map, s->pub_dir, s->rw_dir, name, true);
     if (status != SPW_STATUS_OK) {
-        spw_log(SPW_LOG_ERROR, "segment.prev",
-                "%s/%s cannot be read (%s): its flags stay in it; start the version that made it to store them",
-                s->pub_dir, name, spw_status_name(status));
+        spw_log(
+            SPW_LOG_ERROR, "segment.prev",
+            "%s/%s cannot be read (%s): its flags stay in it; start the version that made it to store them",
+            s->pub_dir, name, spw_status_name(status));
         free(prev);
         return false;
     }
@@ -261,7 +269,8 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
     struct spw_map old;
     memset(&old, 0, sizeof old);
     enum spw_status found = spw_map_open(&old, s->pub_dir, s->rw_dir, SPW_PUB_NAME, true);
-    bool retired = found == SPW_STATUS_OK && spw_load_acq(&spw_map_pub(&old)->retired) != 0; /* SYNC retired: acquire */
+    bool retired =
+        found == SPW_STATUS_OK && spw_load_acq(&spw_map_pub(&old)->retired) != 0; /* SYNC retired: acquire */
     if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf)) {
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");
@@ -286,7 +295,8 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
         snprintf(state->origin, sizeof state->origin, "created");
     } else {
         retire_unreadable(s);
-        snprintf(state->origin, sizeof state->origin, "replaced: %s, buckets start empty", spw_status_name(found));
+        snprintf(state->origin, sizeof state->origin, "replaced: %s, buckets start empty",
+                 spw_status_name(found));
     }
     return put_in_place(state, err);
 }

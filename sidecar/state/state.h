@@ -21,11 +21,12 @@ struct spw_map; /* shm/spw_map.h: the mapped segment with checked accessors */
 
 /* Make, adopt or replace the segment in the two directories of the configuration and bring it to the configuration.
  * BUSY when another sidecar holds the directory, NO_SPACE with the bytes needed when a volume is too small. */
-enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out, struct spw_error *err)
-    SPW_WARN_UNUSED;
+enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out,
+                               struct spw_error *err) SPW_WARN_UNUSED;
 /* Bytes of the two files for this configuration: what the volumes must hold (twice, while one replaces another). */
 void spw_state_sizes(const struct spw_conf *conf, uint64_t *pub_bytes, uint64_t *rw_bytes);
-void spw_state_close(struct spw_state *state, bool clean_stop); /* unmaps; the files stay for the next start */
+void spw_state_close(struct spw_state *state,
+                     bool clean_stop); /* unmaps; the files stay for the next start */
 
 struct spw_map *spw_state_map(struct spw_state *state);
 const char *spw_state_origin(const struct spw_state *state); /* "created", "adopted" or "replaced", and why */
@@ -38,13 +39,13 @@ void spw_state_sweep(struct spw_state *state, uint64_t now_ns);
 /* ---- limits ---- */
 struct spw_limit_view {
     char account[SPW_NAME_BYTES];
-    struct spw_conf_limit limit;  /* of the whole account, as set */
-    struct spw_rate pod_rate;     /* what this pod may use of it */
+    struct spw_conf_limit limit; /* of the whole account, as set */
+    struct spw_rate pod_rate;    /* what this pod may use of it */
     uint64_t pod_burst_count;
-    uint64_t version;             /* of the account: rises with each change */
-    uint64_t tokens_milli;        /* thousandths of a token in hand now */
+    uint64_t version;      /* of the account: rises with each change */
+    uint64_t tokens_milli; /* thousandths of a token in hand now */
     uint64_t healed_count;
-    uint64_t switches;            /* SPW_SWITCH_* of the account, the global ones included */
+    uint64_t switches; /* SPW_SWITCH_* of the account, the global ones included */
     bool observed_limit_known;
     uint64_t observed_limit_count; /* what the provider's headers said last */
     bool observed_remaining_known;
@@ -54,23 +55,24 @@ enum spw_status spw_state_limit_get(struct spw_state *state, const char *account
                                     struct spw_limit_view *out, struct spw_error *err) SPW_WARN_UNUSED;
 /* expect_version 0 = whatever it is; otherwise CONFLICT unless it is the current one. The tokens in hand are kept
  * (cut to the new burst). dry_run: check and say what would be, change nothing. */
-enum spw_status spw_state_limit_set(struct spw_state *state, const char *account, const struct spw_conf_limit *limit,
-                                    uint64_t expect_version, bool dry_run, uint64_t now_ns,
-                                    struct spw_limit_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_state_limit_set(struct spw_state *state, const char *account,
+                                    const struct spw_conf_limit *limit, uint64_t expect_version, bool dry_run,
+                                    uint64_t now_ns, struct spw_limit_view *out,
+                                    struct spw_error *err) SPW_WARN_UNUSED;
 
 /* ---- breaker and gate ---- */
 struct spw_breaker_view {
     char account[SPW_NAME_BYTES];
-    char state[16];               /* "closed", "open", "half-open" */
-    char forced[16];              /* "", "open", "closed", "disabled", "observe" */
+    char state[16];  /* "closed", "open", "half-open" */
+    char forced[16]; /* "", "open", "closed", "disabled", "observe" */
     uint32_t consecutive_count;
     uint32_t trips_count;
     uint32_t epoch;
-    uint64_t open_for_ms;         /* until a probe is allowed; 0 unless open */
+    uint64_t open_for_ms; /* until a probe is allowed; 0 unless open */
     struct spw_conf_breaker conf;
     uint64_t version;
-    uint64_t gate_shut_for_ms;    /* 0 = open */
-    char gate_source[24];         /* "retry-after", "reset", ... */
+    uint64_t gate_shut_for_ms; /* 0 = open */
+    char gate_source[24];      /* "retry-after", "reset", ... */
 };
 enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
                                       struct spw_breaker_view *out, struct spw_error *err) SPW_WARN_UNUSED;
@@ -86,7 +88,8 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
                                       struct spw_error *err) SPW_WARN_UNUSED;
 
 /* What the provider's headers said; shown, and used for the header buffer. */
-void spw_state_evidence_set(struct spw_state *state, uint32_t account_index, const struct spw_evidence *evidence);
+void spw_state_evidence_set(struct spw_state *state, uint32_t account_index,
+                            const struct spw_evidence *evidence);
 
 /* ---- rates ---- */
 struct spw_rates_source {
@@ -98,7 +101,7 @@ struct spw_rates_source {
 };
 struct spw_rates_view {
     uint64_t version;
-    uint32_t records_count;  /* destinations and state averages */
+    uint32_t records_count; /* destinations and state averages */
     uint32_t capacity_count;
     uint32_t sources_count;
     struct spw_source sources[SPW_SOURCES_MAX_COUNT];
@@ -106,8 +109,8 @@ struct spw_rates_view {
 /* Replace the whole table by these sources, later ones winning where both know a ZIP. FULL names the capacity needed;
  * then, as on any failure, the old table stays in force. State averages are made from the rows. */
 enum spw_status spw_state_rates_replace(struct spw_state *state, const struct spw_rates_source *sources,
-                                        size_t sources_count, struct spw_rates_view *out, struct spw_error *err)
-    SPW_WARN_UNUSED;
+                                        size_t sources_count, struct spw_rates_view *out,
+                                        struct spw_error *err) SPW_WARN_UNUSED;
 void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out);
 
 struct spw_rate_lookup {
@@ -115,12 +118,12 @@ struct spw_rate_lookup {
     struct spw_rate_record record;
     struct spw_source source;
     uint32_t age_days;
-    bool stale;           /* older than max_age.warn */
-    bool refused;         /* older than max_age.refuse: not served */
+    bool stale;   /* older than max_age.warn */
+    bool refused; /* older than max_age.refuse: not served */
 };
 enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *country, const char *rate_state,
-                                       const char *zip, struct spw_rate_lookup *out, struct spw_error *err)
-    SPW_WARN_UNUSED;
+                                       const char *zip, struct spw_rate_lookup *out,
+                                       struct spw_error *err) SPW_WARN_UNUSED;
 
 /* ---- status ---- */
 struct spw_account_status {
@@ -132,7 +135,7 @@ struct spw_state_status {
     char origin[128];
     uint64_t generation;
     uint32_t accounts_count;
-    uint32_t attached_count;    /* live slots */
+    uint32_t attached_count; /* live slots */
     uint32_t slots_count;
     uint32_t cells_count;
     uint32_t cells_busy_count;

@@ -27,7 +27,6 @@ struct spw_state {
     int lock_fd;
     char origin[160];
     struct spw_prev *prev;
-
 };
 
 /* Where everything lies in the two files for a configuration. */
@@ -40,8 +39,8 @@ void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan);
 
 /* Bring accounts, integrations and policy of the mapped segment to the configuration. fill: new buckets start full
  * (a first segment) or empty (after a loss of state). */
-enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool fill, struct spw_error *err)
-    SPW_WARN_UNUSED;
+enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool fill,
+                                 struct spw_error *err) SPW_WARN_UNUSED;
 /* Carry levels, breakers and gates of a retired segment into the (not yet visible) new one. */
 void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns);
 

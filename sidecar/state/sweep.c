@@ -129,7 +129,8 @@ void spw_state_status(struct spw_state *state, struct spw_state_status *out)
         out->accounts_count += spw_account_at(map, i)->state == SPW_RECORD_LIVE;
     out->slots_count = map->rw_section[SPW_RW_SLOTS].count;
     for (uint32_t i = 1; i < out->slots_count; i++)
-        out->attached_count += i != map->self.slot && spw_slot_state(spw_slot_at(map, i)->word) == SPW_SLOT_LIVE;
+        out->attached_count +=
+            i != map->self.slot && spw_slot_state(spw_slot_at(map, i)->word) == SPW_SLOT_LIVE;
     out->cells_count = map->rw_section[SPW_RW_CELL_WORDS].count;
     for (uint32_t i = 0; i < out->cells_count; i++)
         out->cells_busy_count += spw_cell_state(spw_load_rlx(spw_cell_word_at(map, i))) != SPW_CELL_FREE;
