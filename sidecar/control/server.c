@@ -17,6 +17,7 @@
 #include <grpc/support/time.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,19 +82,22 @@ static enum spw_status door_open(struct spw_control *control, unsigned index, co
     return SPW_STATUS_OK;
 }
 
-/* Plain and without a peer's identity: the loopback of the pod and nothing wider. */
+/* Plain and without a peer's identity: the loopback of the pod and nothing wider; and a port gRPC will not wrap. */
 static bool is_loopback(const char *address)
 {
     char host[INET_ADDRSTRLEN];
-    size_t bytes = strcspn(address, ":");
-    if (strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0)
-        return true;
-    if (bytes >= sizeof host || address[bytes] != ':')
+    const char *colon = strrchr(address, ':');
+    size_t bytes = colon ? (size_t)(colon - address) : sizeof host;
+    if (bytes >= sizeof host)
+        return false;
+    size_t digits = strspn(colon + 1, "0123456789");
+    if (!digits || digits > 5 || colon[1 + digits] || strtoul(colon + 1, NULL, 10) > UINT16_MAX)
         return false;
     memcpy(host, address, bytes);
     host[bytes] = 0;
     struct in_addr ip;
-    return inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127;
+    return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+           (inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
 }
 
 static enum spw_status tcp_open(struct spw_control *control, const char *address, struct spw_error *err)
@@ -347,8 +351,10 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
                              options->unix_path);
     }
     control->listening = true;
-    spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s%s%s", control->socket.path,
-            control->tcp_port ? " and, to read, on " : "", control->tcp_port ? options->tcp_listen : "");
+    spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.path);
+    if (control->tcp_port)
+        spw_log(SPW_LOG_INFO, "control.start", "serving, to read, on %s, port %u", options->tcp_listen,
+                control->tcp_port);
     *out = control;
     return SPW_STATUS_OK;
 }
