@@ -4,8 +4,8 @@
  * obs/ (counts). Thread: the store thread writes; every function here may be called from any thread.
  *
  * A flag is *recorded* when its cell is READY and *durable* after the commit that carried it (synchronous=FULL). The
- * cell is freed only after that commit, so a crash between the two re-reads it, and UNIQUE(decision_id, quote_id)
- * drops the second copy.
+ * cell is freed only after that commit, so a crash between the two re-reads it, and its flag id drops the second copy.
+ * A decision has one flag: UNIQUE(decision_id, account); which of two stands is told at the top of store.c.
  */
 #ifndef SPW_STORE_STORE_H
 #define SPW_STORE_STORE_H
@@ -28,56 +28,65 @@ struct spw_store_options {
 
 /* Opens (or makes) the database and starts the thread. A damaged file is set aside under a new name, told, and a new
  * one begun: checkout goes on. A full or read-only volume is no failure to open: it is told, cells are kept. */
-enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out, struct spw_error *err)
-    SPW_WARN_UNUSED;
-void spw_store_wake(struct spw_store *store);       /* there is a new READY cell */
+enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out,
+                               struct spw_error *err) SPW_WARN_UNUSED;
+void spw_store_wake(struct spw_store *store); /* there is a new READY cell */
 /* Drain another segment's cells too (the one being replaced), until spw_store_release_map returns. */
-void spw_store_add_map(struct spw_store *store, struct spw_map *map);
-void spw_store_release_map(struct spw_store *store, struct spw_map *map); /* blocks until the thread is off it */
+enum spw_status spw_store_add_map(struct spw_store *store, struct spw_map *map); /* FULL: four at once are drained */
+void spw_store_release_map(struct spw_store *store,
+                           struct spw_map *map); /* blocks until the thread is off it */
 /* Take what is READY, commit, stop the thread. */
 void spw_store_close(struct spw_store *store);
 
-/* A flag as it is exported. Borrowed for the time of the call. */
+/* A flag as it is exported. Borrowed for the time of the call.
+ * PROVISIONAL: no order was placed from its quote. CONFIRMED: one or more stand. CANCELLED: all were cancelled.
+ * SUPERSEDED: its order was placed again from another quote, which holds. */
 enum spw_flag_state { SPW_FLAG_PROVISIONAL, SPW_FLAG_CONFIRMED, SPW_FLAG_CANCELLED, SPW_FLAG_SUPERSEDED };
 struct spw_flag_row {
     uint64_t sequence; /* contiguous from 1, in commit order: completeness can be checked */
     enum spw_flag_state state;
+    uint32_t revision; /* 1, and one more with each change of the row: by an order, or by the client's own flag */
     int64_t stored_unix_ms;
     struct spw_flag_record record;
     const struct spw_line_tax *lines; /* record.lines_count of them */
     const char *assumptions;          /* NUL-terminated */
     const char *request_json;         /* NUL-terminated */
-    const char *order_id;             /* "" unless confirmed */
-    int64_t tax_collected_minor;
+    const char *order_id;             /* the first that stands, or was cancelled; "" when there is none */
+    uint32_t orders_count;            /* that stand on this quote: one quote may become two orders */
+    int64_t tax_collected_minor;      /* over those */
     int64_t placed_unix_ms;
+    bool verified;                    /* account, source, rate and amounts agreed with the live tables when stored */
+    const char *unverified_reason;    /* "" when verified */
 };
 typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false = stop */
 
 /* Rows with sequence > after, in order, at most max_count; *next = the last one given. Bounded memory: rows are read
- * from the database one by one. */
+ * from the database one by one, and nothing is locked while fn runs. NOT_FOUND: after_sequence lies above the newest,
+ * so it was taken from another ledger (a damaged one is replaced by a new one, which begins at 1). NOT_READY: the
+ * ledger could not be opened yet. */
 enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
-                                 spw_flag_fn *fn, void *owner, uint64_t *next_sequence, struct spw_error *err)
-    SPW_WARN_UNUSED;
+                                 spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
+                                 struct spw_error *err) SPW_WARN_UNUSED;
 /* Everything up to and including sequence has been taken by the named consumer. Never moves back. NOT_FOUND above the
  * newest sequence. */
 enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
                                       struct spw_error *err) SPW_WARN_UNUSED;
 
-/* One decision looked up by quote id, decision id or the caller's reference; newest first. */
-enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count, spw_flag_fn *fn,
-                               void *owner, struct spw_error *err) SPW_WARN_UNUSED;
+/* Flags of one quote id, decision id, flag id, order id or reference of the caller; newest first; none is no error. */
+enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
+                               spw_flag_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
 
 struct spw_store_counts {
-    uint64_t flags_count;             /* stored, ever */
+    uint64_t flags_count; /* stored, ever */
     uint64_t by_state[4];
-    uint64_t orders_placed_count;
-    uint64_t orders_cancelled_count;
+    uint64_t orders_placed_count;     /* orders ever placed, with or without a flag */
+    uint64_t orders_cancelled_count;  /* of them, now cancelled */
     uint64_t newest_sequence;
-    uint64_t acknowledged_sequence;   /* the highest of any consumer */
-    uint64_t duplicate_count;         /* second copies dropped */
-    uint64_t damaged_count;           /* cells whose content made no sense: kept in table damaged, counted */
-    uint64_t commit_failures_count;   /* disk full, read-only, ...: cells were kept */
-    bool writable;                    /* the last commit went through */
+    uint64_t acknowledged_sequence; /* the highest of any consumer */
+    uint64_t duplicate_count;       /* second copies, and second flags of a decision, set aside */
+    uint64_t damaged_count;         /* cells whose content made no sense: kept in table damaged, counted */
+    uint64_t commit_failures_count; /* disk full, read-only, ...: cells were kept */
+    bool writable;                  /* the last commit went through */
 };
 void spw_store_counts(struct spw_store *store, struct spw_store_counts *out);
 

@@ -1,0 +1,42 @@
+/* drain.h: from READY cells to committed rows.
+ *
+ * Owns: struct spw_batch, one transaction's work. Called by: store (drain), flags and orders (the batch). Thread: the
+ * store thread.
+ */
+#ifndef SPW_STORE_DRAIN_H
+#define SPW_STORE_DRAIN_H
+
+#include "shm/spw_cell.h"
+#include "sidecar/store/ledger.h"
+
+#define SPW_BATCH_MAX_COUNT 1000
+#define SPW_BATCH_MAX_MS    50 /* a commit waits at most this long for company */
+#define SPW_RECORD_MAX      (SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES)
+
+struct spw_batch {
+    struct spw_ledger *ledger;
+    const struct spw_map *map;
+    struct spw_store_counts counts; /* as they will be after the commit */
+    int64_t now_unix_ms;
+    uint32_t heads[SPW_BATCH_MAX_COUNT];
+    uint32_t heads_count;
+    uint8_t bytes[SPW_RECORD_MAX];
+};
+
+/* Store one batch of what is READY from cell *cursor on, commit it, free its cells, move the cursor on. counts: what
+ * holds before, and is written when the commit went through. Returns SQLite's result; on failure every cell of the
+ * batch is READY as before. *done: the end of the table was reached. batch->heads_count 0: there was nothing to do. */
+int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_map *map, uint32_t *cursor,
+                    struct spw_store_counts *counts, bool *done);
+
+/* One record of the batch. A non-NULL *damage says why the record itself cannot be stored; the result is then OK. */
+int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const char **damage);
+int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count, const char **damage);
+
+/* Bring every flag of a quote to what its orders say now. */
+int spw_orders_refresh(struct spw_batch *batch, const char *quote_id);
+
+/* Why a flag does not fit the live tables, NULL = it does. */
+const char *spw_flag_doubt(const struct spw_map *map, const struct spw_flag_view *flag);
+
+#endif

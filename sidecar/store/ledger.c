@@ -1,0 +1,308 @@
+/* ledger.c: see ledger.h. */
+#include "sidecar/store/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sidecar/store/schema.h"
+
+#define BUSY_MS 2000 /* another program may hold the write lock for a moment: somebody's sqlite3 shell */
+
+enum spw_status spw_ledger_status(int rc)
+{
+    switch (rc & 0xFF) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+        return SPW_STATUS_OK;
+    case SQLITE_FULL:
+        return SPW_STATUS_NO_SPACE;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return SPW_STATUS_CORRUPT;
+    case SQLITE_NOMEM:
+        return SPW_STATUS_NO_MEMORY;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return SPW_STATUS_BUSY;
+    default:
+        return SPW_STATUS_SYSTEM;
+    }
+}
+
+enum spw_status spw_ledger_error(struct spw_error *err, sqlite3 *db, int rc, const char *file,
+                                 const char *doing)
+{
+    enum spw_status status = spw_ledger_status(rc);
+    int system = db ? sqlite3_system_errno(db) : 0;
+    bool say_errno = system != 0 && status == SPW_STATUS_SYSTEM;
+    return spw_error_set(err, status, "%s: %s failed: %s%s%s; %s", file, doing, sqlite3_errstr(rc),
+                         say_errno ? ": " : "", say_errno ? strerror(system) : "",
+                         status == SPW_STATUS_NO_SPACE  ? "make room on its volume"
+                         : status == SPW_STATUS_CORRUPT ? "the file is set aside and a new one begun"
+                         : status == SPW_STATUS_BUSY    ? "end the other program that writes to it"
+                                                        : "check that its volume can be written to");
+}
+
+int spw_statement_run(sqlite3_stmt *statement)
+{
+    if (!statement)
+        return SQLITE_NOMEM;
+    int rc = sqlite3_step(statement);
+    int reset = sqlite3_reset(statement);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? reset : rc;
+}
+
+int spw_statement_row(sqlite3_stmt *statement)
+{
+    int rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW)
+        return rc;
+    sqlite3_reset(statement);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+sqlite3_stmt *spw_ledger_prepare(struct spw_ledger *ledger, enum spw_statement which, const char *sql)
+{
+    sqlite3_stmt **kept = &ledger->statement[which];
+    if (!*kept && sqlite3_prepare_v3(ledger->db, sql, -1, SQLITE_PREPARE_PERSISTENT, kept, NULL) != SQLITE_OK)
+        return NULL;
+    sqlite3_reset(*kept);
+    sqlite3_clear_bindings(*kept);
+    return *kept;
+}
+
+int spw_ledger_run(struct spw_ledger *ledger, enum spw_statement which, const char *sql)
+{
+    sqlite3_stmt *statement = spw_ledger_prepare(ledger, which, sql);
+    return statement ? spw_statement_run(statement) : sqlite3_errcode(ledger->db);
+}
+
+int spw_ledger_begin(struct spw_ledger *ledger)
+{
+    return spw_ledger_run(ledger, SPW_STATEMENT_BEGIN, "BEGIN IMMEDIATE");
+}
+
+int spw_ledger_commit(struct spw_ledger *ledger, const struct spw_store_counts *counts)
+{
+    sqlite3_stmt *numbers =
+        spw_ledger_prepare(ledger, SPW_STATEMENT_NUMBERS,
+                           "UPDATE ledger SET newest_sequence=?1, duplicate_count=?2 WHERE one=1");
+    if (!numbers)
+        return sqlite3_errcode(ledger->db);
+    sqlite3_bind_int64(numbers, 1, (sqlite3_int64)counts->newest_sequence);
+    sqlite3_bind_int64(numbers, 2, (sqlite3_int64)counts->duplicate_count);
+    int rc = spw_statement_run(numbers);
+    return rc == SQLITE_OK ? spw_ledger_run(ledger, SPW_STATEMENT_COMMIT, "COMMIT") : rc;
+}
+
+void spw_ledger_roll_back(struct spw_ledger *ledger)
+{
+    if (!ledger->db)
+        return;
+    for (int i = 0; i < SPW_STATEMENTS; i++)
+        sqlite3_reset(ledger->statement[i]);
+    if (!sqlite3_get_autocommit(ledger->db))
+        (void)sqlite3_exec(ledger->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+void spw_ledger_close(struct spw_ledger *ledger)
+{
+    for (int i = 0; i < SPW_STATEMENTS; i++) {
+        sqlite3_finalize(ledger->statement[i]);
+        ledger->statement[i] = NULL;
+    }
+    sqlite3_close(ledger->db);
+    ledger->db = NULL;
+}
+
+int spw_ledger_settle(sqlite3 *db)
+{
+    sqlite3_busy_timeout(db, BUSY_MS);
+    sqlite3_extended_result_codes(db, 1);
+    /* FULL: a commit is on the disk when it returns. The limit keeps a write-ahead log small after a burst. */
+    return sqlite3_exec(
+        db, "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF", NULL,
+        NULL, NULL);
+}
+
+/* The directory must be there: a misspelt path is the operator's to correct, no full disk. */
+static enum spw_status check_place(const char *file, struct spw_error *err)
+{
+    char dir[4096];
+    const char *slash = strrchr(file, '/');
+    if (!file[0] || (slash && slash[1] == 0) || strlen(file) > sizeof dir - 64)
+        return spw_error_set(err, SPW_STATUS_INVALID, "ledger \"%s\": not the path of a file; give one",
+                             file);
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+    struct stat st;
+    if (slash != file && stat(dir, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return spw_error_set(err, SPW_STATUS_NOT_FOUND,
+                             "%s: its directory %s is not there; make it, or mount the volume", file, dir);
+    if (stat(file, &st) == 0 && !S_ISREG(st.st_mode))
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "%s: not a regular file; name another one for the ledger", file);
+    return SPW_STATUS_OK;
+}
+
+/* A log whose database is empty or gone would be thrown away by SQLite: a crash while setting a file aside, or a file
+ * cut to nothing. */
+static bool log_is_orphaned(const char *file)
+{
+    char log[4200];
+    struct stat st;
+    snprintf(log, sizeof log, "%s-wal", file);
+    if (stat(log, &st) != 0 || st.st_size == 0)
+        return false;
+    return stat(file, &st) != 0 || st.st_size == 0;
+}
+
+static enum spw_status check_whole(sqlite3 *db, const char *file, struct spw_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(statement);
+    const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    enum spw_status status = SPW_STATUS_OK;
+    if (said && strcmp(said, "ok") != 0)
+        status = spw_error_set(err, SPW_STATUS_CORRUPT, "%s: damaged: %.200s", file, said);
+    else if (!said)
+        status = spw_ledger_error(err, db, rc, file, "checking it");
+    sqlite3_finalize(statement);
+    return status;
+}
+
+static enum spw_status switch_to_wal(sqlite3 *db, const char *file, struct spw_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(statement);
+    bool on = rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(statement, 0), "wal") == 0;
+    sqlite3_finalize(statement);
+    if (on)
+        return SPW_STATUS_OK;
+    if (rc != SQLITE_ROW)
+        return spw_ledger_error(err, db, rc, file, "switching to a write-ahead log");
+    return spw_error_set(
+        err, SPW_STATUS_SYSTEM,
+        "%s: its file system does not carry a write-ahead log (network file system?); put the ledger "
+        "on a local volume",
+        file);
+}
+
+static enum spw_status open_connection(struct spw_ledger *ledger, const char *file, bool check,
+                                       struct spw_error *err)
+{
+    /* Made here for its mode: it holds addresses. SQLite gives -wal and -shm the same. */
+    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return spw_error_set(err, errno == ENOSPC ? SPW_STATUS_NO_SPACE : SPW_STATUS_SYSTEM,
+                             "%s: cannot be opened: %s; check its volume and its owner", file,
+                             strerror(errno));
+    close(fd);
+    int rc = sqlite3_open_v2(file, &ledger->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc == SQLITE_OK)
+        rc = spw_ledger_settle(ledger->db);
+    if (rc != SQLITE_OK)
+        return spw_ledger_error(err, ledger->db, rc, file, "opening it");
+    if (sqlite3_db_readonly(ledger->db, "main") != 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: read-only; mount its volume for writing", file);
+    enum spw_status status = SPW_STATUS_OK;
+    if (check)
+        status = check_whole(ledger->db, file, err);
+    if (status == SPW_STATUS_OK)
+        status = spw_schema_ensure(ledger->db, file, err);
+    return status == SPW_STATUS_OK ? switch_to_wal(ledger->db, file, err) : status;
+}
+
+enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, bool check,
+                                struct spw_error *err)
+{
+    memset(ledger, 0, sizeof *ledger);
+    enum spw_status status = check_place(file, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (log_is_orphaned(file))
+        return spw_error_set(err, SPW_STATUS_CORRUPT, "%s: is empty or gone, but its log %s-wal is not", file,
+                             file);
+    status = open_connection(ledger, file, check, err);
+    if (status != SPW_STATUS_OK)
+        spw_ledger_close(ledger);
+    return status;
+}
+
+enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes, struct spw_error *err)
+{
+    static const char *const ending[] = {"", "-wal", "-shm"};
+    char from[4200], target[4300];
+    struct stat st;
+    snprintf(to, to_bytes, "%s.damaged-%lld", file, (long long)time(NULL));
+    for (int i = 2; i < 10000 && lstat(to, &st) == 0; i++)
+        snprintf(to, to_bytes, "%s.damaged-%lld-%d", file, (long long)time(NULL), i);
+    /* The database first: were its log moved first and we died, what the log holds would be missing without a trace. */
+    for (int i = 0; i < 3; i++) {
+        snprintf(from, sizeof from, "%s%s", file, ending[i]);
+        snprintf(target, sizeof target, "%s%s", to, ending[i]);
+        if (rename(from, target) != 0 && errno != ENOENT)
+            return spw_error_set(err, errno == ENOSPC ? SPW_STATUS_NO_SPACE : SPW_STATUS_SYSTEM,
+                                 "%s: damaged, and cannot be renamed to %s: %s; rename it by hand", from,
+                                 target, strerror(errno));
+    }
+    return SPW_STATUS_OK;
+}
+
+static int read_numbers(sqlite3 *db, const char *sql, uint64_t *out, int columns)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(statement);
+    for (int i = 0; rc == SQLITE_ROW && i < columns; i++)
+        out[i] = (uint64_t)sqlite3_column_int64(statement, i);
+    sqlite3_finalize(statement);
+    return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; /* the one row is gone */
+}
+
+enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
+                                  struct spw_error *err)
+{
+    memset(out, 0, sizeof *out);
+    uint64_t main_row[3] = {0}, states[5] = {0}, orders[2] = {0};
+    int rc = read_numbers(
+        ledger->db,
+        "SELECT max(newest_sequence, (SELECT ifnull(max(sequence),0) FROM flags)), duplicate_count,"
+        " (SELECT ifnull(max(sequence),0) FROM acknowledgements) FROM ledger WHERE one=1",
+        main_row, 3);
+    if (rc == SQLITE_OK)
+        rc = read_numbers(
+            ledger->db,
+            "SELECT count(*), count(*) FILTER (WHERE flag_state=0), count(*) FILTER (WHERE flag_state=1),"
+            " count(*) FILTER (WHERE flag_state=2), count(*) FILTER (WHERE flag_state=3) FROM flags",
+            states, 5);
+    if (rc == SQLITE_OK)
+        rc = read_numbers(
+            ledger->db,
+            "SELECT count(*) FILTER (WHERE order_state>0), count(*) FILTER (WHERE order_state=2) FROM"
+            " orders",
+            orders, 2);
+    if (rc == SQLITE_OK)
+        rc = read_numbers(ledger->db, "SELECT count(*) FROM damaged", &out->damaged_count, 1);
+    if (rc != SQLITE_OK)
+        return spw_ledger_error(err, ledger->db, rc, file, "counting what is in it");
+    out->newest_sequence = main_row[0];
+    out->flags_count = main_row[0];
+    out->duplicate_count = main_row[1];
+    out->acknowledged_sequence = main_row[2];
+    memcpy(out->by_state, &states[1], sizeof out->by_state);
+    out->orders_placed_count = orders[0];
+    out->orders_cancelled_count = orders[1];
+    return SPW_STATUS_OK;
+}

@@ -1,0 +1,230 @@
+/* reader.c: see reader.h. */
+#include "sidecar/store/reader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sidecar/store/columns.h"
+#include "sidecar/store/ledger.h"
+
+/* Columns before the payload, in both statements. */
+enum {
+    AT_SEQUENCE,
+    AT_STATE,
+    AT_REVISION,
+    AT_STORED,
+    AT_ORDER,
+    AT_ORDERS_COUNT,
+    AT_COLLECTED,
+    AT_PLACED,
+    AT_PAYLOAD
+};
+
+#define TEXT_MAX (SPW_ASSUMPTIONS_MAX_BYTES + SPW_REQUEST_MAX_BYTES + SPW_CALLER_ID_BYTES + 256)
+
+/* One row, copied out of the database. About 44 KB: on the heap, one for each call. */
+struct row_copy {
+    struct spw_flag_row row;
+    struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
+    char text[TEXT_MAX];
+    size_t text_used;
+};
+
+void spw_reader_init(struct spw_reader *reader)
+{
+    memset(reader, 0, sizeof *reader);
+    pthread_mutex_init(&reader->mutex, NULL);
+}
+
+static void close_locked(struct spw_reader *reader)
+{
+    sqlite3_finalize(reader->next);
+    sqlite3_finalize(reader->older);
+    sqlite3_close(reader->db);
+    reader->next = reader->older = NULL;
+    reader->db = NULL;
+}
+
+void spw_reader_close(struct spw_reader *reader)
+{
+    pthread_mutex_lock(&reader->mutex);
+    close_locked(reader);
+    pthread_mutex_unlock(&reader->mutex);
+}
+
+void spw_reader_clean_up(struct spw_reader *reader)
+{
+    spw_reader_close(reader);
+    pthread_mutex_destroy(&reader->mutex);
+}
+
+static int prepare(struct spw_reader *reader)
+{
+    static const char head[] = "SELECT sequence,flag_state,revision,stored_unix_ms,order_id,orders_count,"
+                               "flags.tax_collected_minor,flags.placed_unix_ms,";
+    struct spw_sql *sql = calloc(1, sizeof *sql);
+    if (!sql)
+        return SQLITE_NOMEM;
+    spw_sql_add(sql, "%s", head);
+    spw_columns_names(sql);
+    spw_sql_add(sql, " FROM flags WHERE sequence>?1 ORDER BY sequence LIMIT 1");
+    int rc = sql->overflow ? SQLITE_TOOBIG
+                           : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT,
+                                                &reader->next, NULL);
+    /* Each arm uses an index of its own; an OR would be a walk through the table. */
+    sql->used = 0;
+    spw_sql_add(sql, "%s", head);
+    spw_columns_names(sql);
+    spw_sql_add(
+        sql,
+        " FROM flags WHERE sequence=(SELECT max(s) FROM (SELECT sequence AS s FROM flags WHERE quote_id=?2"
+        " UNION ALL SELECT sequence FROM flags WHERE decision_id=?2"
+        " UNION ALL SELECT sequence FROM flags WHERE quote_ref=?2 AND quote_ref<>''"
+        " UNION ALL SELECT sequence FROM flags WHERE flag_id=?2"
+        " UNION ALL SELECT sequence FROM superseded WHERE flag_id=?2"
+        " UNION ALL SELECT f.sequence FROM orders o JOIN order_quotes q ON q.order_row=o.order_row"
+        " JOIN flags f ON f.quote_id=q.quote_id WHERE o.order_id=?2) WHERE s<?1)");
+    if (rc == SQLITE_OK)
+        rc = sql->overflow ? SQLITE_TOOBIG
+                           : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT,
+                                                &reader->older, NULL);
+    free(sql);
+    return rc;
+}
+
+enum spw_status spw_reader_open(struct spw_reader *reader, const char *file, struct spw_error *err)
+{
+    pthread_mutex_lock(&reader->mutex);
+    /* Not SQLITE_OPEN_READONLY: a reader of a write-ahead log writes its marks into -shm. */
+    int rc = sqlite3_open_v2(file, &reader->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc == SQLITE_OK)
+        rc = spw_ledger_settle(reader->db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(reader->db, "PRAGMA query_only=ON", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = prepare(reader);
+    enum spw_status status = rc == SQLITE_OK
+                                 ? SPW_STATUS_OK
+                                 : spw_ledger_error(err, reader->db, rc, file, "opening it for reading");
+    if (rc != SQLITE_OK)
+        close_locked(reader);
+    pthread_mutex_unlock(&reader->mutex);
+    return status;
+}
+
+/* The text of a column, kept in the copy; cut when a hand-made row is longer than any of ours. */
+static const char *keep_text(struct row_copy *copy, sqlite3_stmt *statement, int column)
+{
+    const void *text = sqlite3_column_text(statement, column);
+    size_t n = text ? (size_t)sqlite3_column_bytes(statement, column) : 0;
+    size_t room = sizeof copy->text - 1 - copy->text_used;
+    char *at = copy->text + copy->text_used;
+    n = n < room ? n : room;
+    if (n)
+        memcpy(at, text, n);
+    at[n] = 0;
+    copy->text_used += n < room ? n + 1 : n;
+    return at;
+}
+
+static void copy_row(struct row_copy *copy, sqlite3_stmt *statement)
+{
+    struct spw_flag_row *row = &copy->row;
+    copy->text_used = 0;
+    memset(row, 0, sizeof *row);
+    row->sequence = (uint64_t)sqlite3_column_int64(statement, AT_SEQUENCE);
+    row->state = (enum spw_flag_state)sqlite3_column_int(statement, AT_STATE);
+    row->revision = (uint32_t)sqlite3_column_int64(statement, AT_REVISION);
+    row->stored_unix_ms = sqlite3_column_int64(statement, AT_STORED);
+    row->order_id = keep_text(copy, statement, AT_ORDER);
+    row->orders_count = (uint32_t)sqlite3_column_int64(statement, AT_ORDERS_COUNT);
+    row->tax_collected_minor = sqlite3_column_int64(statement, AT_COLLECTED);
+    row->placed_unix_ms = sqlite3_column_int64(statement, AT_PLACED);
+    int at = spw_columns_read(statement, AT_PAYLOAD, &row->record);
+    const void *lines = sqlite3_column_blob(statement, at);
+    size_t bytes = lines ? (size_t)sqlite3_column_bytes(statement, at) : 0;
+    bytes = bytes < sizeof copy->lines ? bytes : sizeof copy->lines;
+    if (bytes)
+        memcpy(copy->lines, lines, bytes);
+    if (row->record.lines_count > bytes / sizeof copy->lines[0])
+        row->record.lines_count = (uint32_t)(bytes / sizeof copy->lines[0]);
+    row->lines = copy->lines;
+    row->assumptions = keep_text(copy, statement, at + 1);
+    row->request_json = keep_text(copy, statement, at + 2);
+    row->verified = sqlite3_column_int(statement, at + 3) != 0;
+    row->unverified_reason = keep_text(copy, statement, at + 4);
+}
+
+/* Fetch one row by sequence bound (and reference). SQLITE_ROW: it is in the copy. */
+static int fetch(struct spw_reader *reader, uint64_t bound, const char *reference, struct row_copy *copy)
+{
+    pthread_mutex_lock(&reader->mutex);
+    sqlite3_stmt *statement = reference ? reader->older : reader->next;
+    int rc = SQLITE_CANTOPEN;
+    if (statement) {
+        sqlite3_bind_int64(statement, 1, (sqlite3_int64)bound);
+        if (reference)
+            sqlite3_bind_text(statement, 2, reference, -1, SQLITE_STATIC);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW)
+            copy_row(copy, statement);
+        sqlite3_reset(statement);
+        sqlite3_clear_bindings(statement);
+    }
+    pthread_mutex_unlock(&reader->mutex);
+    return rc;
+}
+
+static enum spw_status read_error(int rc, const char *file, struct spw_error *err)
+{
+    if (rc == SQLITE_CANTOPEN)
+        return spw_error_set(
+            err, SPW_STATUS_NOT_READY,
+            "%s: the ledger is not open: its volume is full or read-only; flags wait in their cells", file);
+    return spw_ledger_error(err, NULL, rc, file, "reading flags");
+}
+
+enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, uint64_t after_sequence,
+                                  uint32_t max_count, spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
+                                  struct spw_error *err)
+{
+    uint64_t last = after_sequence;
+    struct row_copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
+    int rc = SQLITE_ROW;
+    bool go_on = true;
+    /* Sequences are signed in SQL: nothing lies above INT64_MAX. */
+    for (uint32_t i = 0; i < max_count && go_on && last < INT64_MAX; i++) {
+        rc = fetch(reader, last, NULL, copy);
+        if (rc != SQLITE_ROW)
+            break;
+        last = copy->row.sequence;
+        go_on = fn(owner, &copy->row);
+    }
+    free(copy);
+    if (next_sequence)
+        *next_sequence = last;
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
+}
+
+enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference,
+                                uint32_t max_count, spw_flag_fn *fn, void *owner, struct spw_error *err)
+{
+    struct row_copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
+    uint64_t below = INT64_MAX;
+    int rc = SQLITE_ROW;
+    bool go_on = true;
+    for (uint32_t i = 0; i < max_count && go_on; i++) {
+        rc = fetch(reader, below, reference, copy);
+        if (rc != SQLITE_ROW)
+            break;
+        below = copy->row.sequence;
+        go_on = fn(owner, &copy->row);
+    }
+    free(copy);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
+}

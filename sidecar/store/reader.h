@@ -1,0 +1,34 @@
+/* reader.h: the reading connection: export and look-up.
+ *
+ * Owns: struct spw_reader. Called by: store. Thread: any; one mutex inside.
+ *
+ * A row is copied out and the statement reset before its consumer sees it: a consumer that takes minutes holds neither
+ * the mutex nor a read transaction, which would keep the write-ahead log from being folded in.
+ */
+#ifndef SPW_STORE_READER_H
+#define SPW_STORE_READER_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "sidecar/store/store.h"
+
+struct spw_reader {
+    pthread_mutex_t mutex;
+    sqlite3 *db; /* NULL = the ledger could not be opened yet */
+    sqlite3_stmt *next;
+    sqlite3_stmt *older;
+};
+
+void spw_reader_init(struct spw_reader *reader);
+void spw_reader_clean_up(struct spw_reader *reader);
+enum spw_status spw_reader_open(struct spw_reader *reader, const char *file, struct spw_error *err) SPW_WARN_UNUSED;
+void spw_reader_close(struct spw_reader *reader);
+
+enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, uint64_t after_sequence,
+                                  uint32_t max_count, spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
+                                  struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference, uint32_t max_count,
+                                spw_flag_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
+
+#endif

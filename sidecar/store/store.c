@@ -1,0 +1,584 @@
+/* store.c: the store thread, and the doors other threads use.
+ *
+ * Owns: struct spw_store. Called by: see store.h. Thread: the store thread runs main_of_thread and everything it calls;
+ * the functions of store.h run in any thread and meet it under one mutex.
+ *
+ * Which flag of a decision stands
+ *
+ * A decision is (decision_id, account): ids are minted by callers, and two shops may count alike. Each has exactly one
+ * row in `flags`, whose sequence never changes. For a flag read from a cell:
+ *
+ *   1. its flag_id is known, for this decision    a crash came between commit and freeing: ignored, counted
+ *      its flag_id is known, for another one      no honest writer does that: kept in `damaged`
+ *   2. its decision has no row                    inserted with the next sequence
+ *   3. it is the client's own (origin segment), the row is the sidecar's (origin loop), and no order names the row:
+ *      the sidecar's answer came too late and the client served its own. What the client was given stands: the row
+ *      takes the new content, its revision rises, the old content goes to `superseded`
+ *   4. otherwise                                  the row stands; the flag goes to `superseded`, counted as a duplicate
+ *
+ * 3 and 4 together make the outcome the same whichever of the two comes first. An order that names the row's quote
+ * proves that the row's answer is the one that was used; then nothing replaces it. So every flag that was ever READY is
+ * afterwards in flags, superseded or damaged: nothing acknowledged is lost. An order for the quote of a flag in
+ * `superseded` stays in `orders` alone: that answer never reached a customer.
+ *
+ * What a commit costs, and a failed one
+ *
+ * Cells are freed after the commit (synchronous=FULL) that carried them. A commit that fails, the disk being full or
+ * read-only, leaves them READY; the thread tries again after 100 ms, growing to 2 s. A damaged database is set aside
+ * under another name and a new one begun, at start and while running.
+ */
+#include "sidecar/store/store.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sidecar/obs/log.h"
+#include "sidecar/store/drain.h"
+#include "sidecar/store/reader.h"
+#include "sidecar/store/utf8.h"
+
+#define MAPS_MAX_COUNT     4 /* the segment in use, the one being replaced, and room */
+#define POLL_MS            20
+#define BACK_OFF_FIRST_MS  100
+#define BACK_OFF_MAX_MS    2000
+#define COMPLAIN_EVERY_MS  60000
+#define CONSUMER_MAX_BYTES 63
+#define CORRUPT_MAX_COUNT  3
+
+struct map_entry {
+    struct spw_map *map;
+    bool recovered; /* spw_cell_recover has run */
+    bool leaving;   /* somebody waits in spw_store_release_map */
+};
+
+/* An acknowledgement on its way to the store thread; on its caller's stack. */
+struct acknowledgement {
+    const char *consumer;
+    uint64_t sequence;
+    enum spw_status status;
+    struct spw_error *err;
+    bool done;
+    struct acknowledgement *next;
+};
+
+struct spw_store {
+    char *file;
+    uint32_t poll_ms;
+    pthread_t thread;
+
+    pthread_mutex_t mutex; /* guards what follows, up to the line */
+    pthread_cond_t work;   /* for the store thread */
+    pthread_cond_t news;   /* from it: an acknowledgement is done, a map is released */
+    bool woken;
+    bool stop;
+    struct map_entry maps[MAPS_MAX_COUNT];
+    struct acknowledgement *asked;
+    struct spw_store_counts counts;
+    /* ---- the store thread's own ---- */
+    struct spw_ledger ledger;
+    struct spw_batch batch;
+    bool checked;           /* the file was read whole once */
+    uint32_t back_off_ms;   /* 0 = the last commit went through */
+    int64_t try_at_ms;      /* CLOCK_MONOTONIC: not before */
+    int64_t complained_ms;  /* when the last failure was logged */
+    uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
+
+    struct spw_reader reader;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- opening ---- */
+
+/* Take over the numbers of a ledger just opened. */
+static enum spw_status take_counts(struct spw_store *store, struct spw_error *err)
+{
+    struct spw_store_counts fresh;
+    enum spw_status status = spw_ledger_counts(&store->ledger, store->file, &fresh, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    pthread_mutex_lock(&store->mutex);
+    fresh.commit_failures_count = store->counts.commit_failures_count;
+    fresh.writable = store->counts.writable;
+    store->counts = fresh;
+    pthread_mutex_unlock(&store->mutex);
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status open_once(struct spw_store *store, struct spw_error *err)
+{
+    enum spw_status status = spw_ledger_open(&store->ledger, store->file, !store->checked, err);
+    if (status == SPW_STATUS_OK)
+        status = take_counts(store, err);
+    if (status == SPW_STATUS_OK && !store->reader.db)
+        status = spw_reader_open(&store->reader, store->file, err);
+    if (status != SPW_STATUS_OK)
+        spw_ledger_close(&store->ledger);
+    store->checked |= status == SPW_STATUS_OK;
+    return status;
+}
+
+/* Open the ledger; a damaged one is set aside and a new one begun. */
+static enum spw_status open_ledger(struct spw_store *store, struct spw_error *err)
+{
+    enum spw_status status = SPW_STATUS_OK;
+    if (store->corrupt_count < CORRUPT_MAX_COUNT)
+        status = open_once(store, err);
+    else
+        status = spw_error_set(err, SPW_STATUS_CORRUPT, "%s: found damaged by %u commits in a row",
+                               store->file, store->corrupt_count);
+    if (status != SPW_STATUS_CORRUPT)
+        return status;
+    store->corrupt_count = 0;
+    char aside[4300], why[sizeof err->text];
+    memcpy(why, err->text, sizeof why);
+    spw_reader_close(&store->reader);
+    store->checked = false;
+    status = spw_ledger_set_aside(store->file, aside, sizeof aside, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_log(SPW_LOG_ERROR, "store.damaged_file",
+            "%s; kept as %s, a new ledger begun with sequence 1: recover the old one with sqlite3's .recover "
+            "and give "
+            "its flags to reconciliation by hand",
+            why, aside);
+    return open_once(store, err);
+}
+
+static bool is_operators(enum spw_status status)
+{
+    return status == SPW_STATUS_NOT_FOUND || status == SPW_STATUS_INVALID ||
+           status == SPW_STATUS_VERSION_MISMATCH;
+}
+
+/* ---- failing and recovering ---- */
+
+static void set_writable(struct spw_store *store, bool writable)
+{
+    pthread_mutex_lock(&store->mutex);
+    if (!writable)
+        store->counts.commit_failures_count++;
+    store->counts.writable = writable;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+static void note_failure(struct spw_store *store, const char *text)
+{
+    int64_t now = now_ms();
+    if (store->back_off_ms == 0 || now - store->complained_ms >= COMPLAIN_EVERY_MS) {
+        spw_log(SPW_LOG_WARN, "store.not_writable", "%s; flags stay in their cells and are tried again",
+                text);
+        store->complained_ms = now;
+    }
+    store->back_off_ms = store->back_off_ms ? store->back_off_ms * 2 : BACK_OFF_FIRST_MS;
+    if (store->back_off_ms > BACK_OFF_MAX_MS)
+        store->back_off_ms = BACK_OFF_MAX_MS;
+    store->try_at_ms = now + store->back_off_ms;
+    set_writable(store, false);
+}
+
+static void note_success(struct spw_store *store)
+{
+    if (store->back_off_ms)
+        spw_log(SPW_LOG_INFO, "store.writable", "%s: commits go through again", store->file);
+    store->back_off_ms = 0;
+    store->corrupt_count = 0;
+    set_writable(store, true);
+}
+
+/* A transaction failed. What is not merely full or busy is opened afresh at the next try: a file that was read-only
+ * stays so for the connection that found it so, and after a failed fsync nothing cached is to be trusted. */
+static void commit_failed(struct spw_store *store, int rc)
+{
+    struct spw_error err = {0};
+    enum spw_status status = spw_ledger_error(&err, store->ledger.db, rc, store->file, "a commit");
+    if (status == SPW_STATUS_CORRUPT) {
+        store->checked = false;
+        store->corrupt_count++;
+    }
+    if (status != SPW_STATUS_NO_SPACE && status != SPW_STATUS_BUSY)
+        spw_ledger_close(&store->ledger);
+    note_failure(store, err.text);
+}
+
+/* The ledger is open, or could be opened now. */
+static bool have_ledger(struct spw_store *store)
+{
+    if (store->ledger.db)
+        return true;
+    struct spw_error err = {0};
+    if (open_ledger(store, &err) == SPW_STATUS_OK)
+        return true;
+    note_failure(store, err.text);
+    return false;
+}
+
+/* ---- the store thread ---- */
+
+static void publish_counts(struct spw_store *store, const struct spw_store_counts *counts)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->counts = *counts;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+/* Everything READY in one segment, batch by batch. false: a commit failed. */
+static bool drain_map(struct spw_store *store, const struct spw_map *map)
+{
+    uint32_t cursor = 0;
+    for (bool done = false; !done;) {
+        struct spw_store_counts counts;
+        spw_store_counts(store, &counts);
+        int rc = spw_drain_batch(&store->batch, store->file, map, &cursor, &counts, &done);
+        if (rc != SQLITE_OK) {
+            commit_failed(store, rc);
+            return false;
+        }
+        if (store->batch.heads_count == 0)
+            continue;
+        publish_counts(store, &counts);
+        note_success(store);
+    }
+    return true;
+}
+
+/* An empty commit, to find out whether the volume can be written again when no cell waits to tell. */
+static void probe(struct spw_store *store)
+{
+    struct spw_store_counts counts;
+    spw_store_counts(store, &counts);
+    int rc = spw_ledger_begin(&store->ledger);
+    if (rc == SQLITE_OK)
+        rc = spw_ledger_commit(&store->ledger, &counts);
+    if (rc == SQLITE_OK) {
+        note_success(store);
+        return;
+    }
+    spw_ledger_roll_back(&store->ledger);
+    commit_failed(store, rc);
+}
+
+static int write_acknowledgement(struct spw_store *store, const struct acknowledgement *ack,
+                                 const struct spw_store_counts *counts)
+{
+    int rc = spw_ledger_begin(&store->ledger);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_stmt *statement = spw_ledger_prepare(
+        &store->ledger, SPW_STATEMENT_ACKNOWLEDGE,
+        "INSERT INTO acknowledgements VALUES(?1,?2,?3) ON CONFLICT(consumer) DO UPDATE SET "
+        "sequence=excluded.sequence,"
+        " acknowledged_unix_ms=excluded.acknowledged_unix_ms WHERE excluded.sequence>sequence");
+    if (!statement)
+        return sqlite3_errcode(store->ledger.db);
+    sqlite3_bind_text(statement, 1, ack->consumer, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)ack->sequence);
+    sqlite3_bind_int64(statement, 3, spw_wall_ms());
+    rc = spw_statement_run(statement);
+    return rc == SQLITE_OK ? spw_ledger_commit(&store->ledger, counts) : rc;
+}
+
+static enum spw_status acknowledge(struct spw_store *store, const struct acknowledgement *ack)
+{
+    struct spw_store_counts counts;
+    if (!store->ledger.db)
+        return spw_error_set(ack->err, SPW_STATUS_NOT_READY,
+                             "%s: the ledger is not open: its volume is full or read-only", store->file);
+    spw_store_counts(store, &counts);
+    if (ack->sequence > counts.newest_sequence)
+        return spw_error_set(ack->err, SPW_STATUS_NOT_FOUND,
+                             "acknowledge %" PRIu64 ": the newest flag is %" PRIu64
+                             "; a consumer that has taken more has taken them from another ledger",
+                             ack->sequence, counts.newest_sequence);
+    int rc = write_acknowledgement(store, ack, &counts);
+    if (rc != SQLITE_OK) {
+        enum spw_status status =
+            spw_ledger_error(ack->err, store->ledger.db, rc, store->file, "acknowledging");
+        spw_ledger_roll_back(&store->ledger);
+        commit_failed(store, rc);
+        return status;
+    }
+    if (ack->sequence > counts.acknowledged_sequence)
+        counts.acknowledged_sequence = ack->sequence;
+    publish_counts(store, &counts);
+    note_success(store);
+    return SPW_STATUS_OK;
+}
+
+static void serve_acknowledgements(struct spw_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    while (store->asked) {
+        struct acknowledgement *ack = store->asked;
+        store->asked = ack->next;
+        pthread_mutex_unlock(&store->mutex);
+        enum spw_status status = acknowledge(store, ack);
+        pthread_mutex_lock(&store->mutex);
+        ack->status = status;
+        ack->done = true;
+        pthread_cond_broadcast(&store->news);
+    }
+    pthread_mutex_unlock(&store->mutex);
+}
+
+/* One look at every segment's cells. */
+static void turn(struct spw_store *store, struct map_entry *maps)
+{
+    if (!have_ledger(store))
+        return;
+    for (int i = 0; i < MAPS_MAX_COUNT; i++) {
+        if (!maps[i].map)
+            continue;
+        if (!maps[i].recovered)
+            spw_cell_recover(maps[i].map);
+        maps[i].recovered = true;
+        if (!drain_map(store, maps[i].map))
+            return;
+    }
+    if (store->back_off_ms)
+        probe(store);
+}
+
+/* After a turn: let go of the maps that were leaving when it began. */
+static bool settle_maps(struct spw_store *store, const struct map_entry *seen)
+{
+    bool released = false;
+    for (int i = 0; i < MAPS_MAX_COUNT; i++) {
+        if (store->maps[i].map && store->maps[i].map == seen[i].map) {
+            store->maps[i].recovered = seen[i].recovered;
+            if (seen[i].leaving) {
+                memset(&store->maps[i], 0, sizeof store->maps[i]);
+                released = true;
+            }
+        }
+    }
+    return released;
+}
+
+static bool somebody_leaves(const struct spw_store *store)
+{
+    for (int i = 0; i < MAPS_MAX_COUNT; i++) {
+        if (store->maps[i].leaving)
+            return true;
+    }
+    return false;
+}
+
+/* Sleep until there is something to do; under the mutex. A wake does not cut a back-off short. */
+static void wait_for_work(struct spw_store *store)
+{
+    int64_t until_ms = store->back_off_ms ? store->try_at_ms : now_ms() + store->poll_ms;
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    while (!store->stop && !store->asked && !somebody_leaves(store) &&
+           !(store->woken && !store->back_off_ms)) {
+        if (pthread_cond_timedwait(&store->work, &store->mutex, &until) != 0)
+            break;
+    }
+    store->woken = false;
+}
+
+static void *main_of_thread(void *owner)
+{
+    struct spw_store *store = owner;
+    pthread_setname_np(pthread_self(), "spw-store");
+    pthread_mutex_lock(&store->mutex);
+    for (bool last = false; !last;) {
+        struct map_entry maps[MAPS_MAX_COUNT];
+        memcpy(maps, store->maps, sizeof maps);
+        last = store->stop;
+        bool due = last || somebody_leaves(store) || !store->back_off_ms || now_ms() >= store->try_at_ms;
+        pthread_mutex_unlock(&store->mutex);
+        serve_acknowledgements(store);
+        if (due)
+            turn(store, maps);
+        pthread_mutex_lock(&store->mutex);
+        if (settle_maps(store, maps))
+            pthread_cond_broadcast(&store->news);
+        if (!last)
+            wait_for_work(store);
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return NULL;
+}
+
+/* ---- the doors ---- */
+
+static enum spw_status start_thread(struct spw_store *store, struct spw_error *err)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the main thread's */
+    int failed = pthread_create(&store->thread, NULL, main_of_thread, store);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (failed)
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "store: its thread cannot be started: %s; raise the limit of pids",
+                             strerror(failed));
+    return SPW_STATUS_OK;
+}
+
+static void destroy(struct spw_store *store)
+{
+    spw_reader_clean_up(&store->reader);
+    spw_ledger_close(&store->ledger); /* last: the last connection folds the log into the file */
+    pthread_cond_destroy(&store->work);
+    pthread_cond_destroy(&store->news);
+    pthread_mutex_destroy(&store->mutex);
+    free(store->file);
+    free(store);
+}
+
+enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out,
+                               struct spw_error *err)
+{
+    struct spw_error own = {0};
+    *out = NULL;
+    struct spw_store *store = calloc(1, sizeof *store);
+    if (store)
+        store->file = strdup(options->file ? options->file : "");
+    if (!store || !store->file) {
+        free(store);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "store: no memory to begin with");
+    }
+    store->poll_ms = options->poll_ms ? options->poll_ms : POLL_MS;
+    store->maps[0].map = options->map;
+    store->batch.ledger = &store->ledger;
+    pthread_mutex_init(&store->mutex, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->work, &monotonic);
+    pthread_cond_init(&store->news, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    spw_reader_init(&store->reader);
+
+    store->counts.writable = true;
+    enum spw_status status = open_ledger(store, &own);
+    if (status != SPW_STATUS_OK && !is_operators(status)) {
+        note_failure(store, own.text);
+        status = SPW_STATUS_OK;
+    }
+    if (status == SPW_STATUS_OK)
+        status = start_thread(store, &own);
+    if (status != SPW_STATUS_OK) {
+        if (err)
+            *err = own;
+        destroy(store);
+        return status;
+    }
+    *out = store;
+    return SPW_STATUS_OK;
+}
+
+void spw_store_wake(struct spw_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->woken = true;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+}
+
+enum spw_status spw_store_add_map(struct spw_store *store, struct spw_map *map)
+{
+    enum spw_status status = SPW_STATUS_FULL;
+    pthread_mutex_lock(&store->mutex);
+    for (int i = 0; i < MAPS_MAX_COUNT && status != SPW_STATUS_OK; i++) {
+        if (!store->maps[i].map) {
+            store->maps[i] = (struct map_entry){.map = map};
+            status = SPW_STATUS_OK;
+        }
+    }
+    store->woken = true;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+    return status;
+}
+
+void spw_store_release_map(struct spw_store *store, struct spw_map *map)
+{
+    pthread_mutex_lock(&store->mutex);
+    for (int i = 0; i < MAPS_MAX_COUNT; i++) {
+        if (store->maps[i].map == map)
+            store->maps[i].leaving = true;
+    }
+    pthread_cond_signal(&store->work);
+    for (int i = 0; i < MAPS_MAX_COUNT; i++) {
+        while (store->maps[i].map == map && store->maps[i].leaving)
+            pthread_cond_wait(&store->news, &store->mutex);
+    }
+    pthread_mutex_unlock(&store->mutex);
+}
+
+void spw_store_close(struct spw_store *store)
+{
+    if (!store)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    store->stop = true;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+    pthread_join(store->thread, NULL);
+    destroy(store);
+}
+
+void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
+{
+    pthread_mutex_lock(&store->mutex);
+    *out = store->counts;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
+                                 spw_flag_fn *fn, void *owner, uint64_t *next_sequence, struct spw_error *err)
+{
+    struct spw_store_counts counts;
+    spw_store_counts(store, &counts);
+    if (next_sequence)
+        *next_sequence = after_sequence;
+    if (after_sequence > counts.newest_sequence)
+        return spw_error_set(err, SPW_STATUS_NOT_FOUND,
+                             "export after %" PRIu64 ": the newest flag is %" PRIu64
+                             "; this ledger was begun anew since: export from 0 and compare flag ids",
+                             after_sequence, counts.newest_sequence);
+    return spw_reader_export(&store->reader, store->file, after_sequence, max_count, fn, owner, next_sequence,
+                             err);
+}
+
+enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
+                               spw_flag_fn *fn, void *owner, struct spw_error *err)
+{
+    size_t bytes = reference ? strlen(reference) : 0;
+    if (bytes == 0 || bytes >= SPW_CALLER_ID_BYTES || !spw_utf8_is_name(reference, bytes))
+        return spw_error_set(err, SPW_STATUS_INVALID, "find: a reference has 1 to %u bytes of text",
+                             SPW_CALLER_ID_BYTES - 1);
+    return spw_reader_find(&store->reader, store->file, reference, max_count, fn, owner, err);
+}
+
+enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
+                                      struct spw_error *err)
+{
+    size_t bytes = consumer ? strlen(consumer) : 0;
+    if (bytes == 0 || bytes > CONSUMER_MAX_BYTES || !spw_utf8_is_name(consumer, bytes))
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "acknowledge: a consumer's name has 1 to %d bytes of text", CONSUMER_MAX_BYTES);
+    struct acknowledgement ack = {.consumer = consumer, .sequence = sequence, .err = err};
+    pthread_mutex_lock(&store->mutex);
+    struct acknowledgement **at = &store->asked;
+    while (*at)
+        at = &(*at)->next;
+    *at = &ack;
+    pthread_cond_signal(&store->work);
+    while (!ack.done)
+        pthread_cond_wait(&store->news, &store->mutex);
+    pthread_mutex_unlock(&store->mutex);
+    return ack.status;
+}
