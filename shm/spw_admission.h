@@ -330,6 +330,46 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
     }
 }
 
+/* An account and an integration by name, with the place found for them. Use one per thread. */
+struct spw_ref {
+    char account[SPW_NAME_BYTES];
+    char integration[SPW_NAME_BYTES];
+    uint64_t generation; /* of the segment the rest is good for; 0 = look up */
+    uint32_t account_index, account_generation;
+    bool batch;
+};
+
+static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration)
+{
+    memset(ref, 0, sizeof *ref);
+    strncpy(ref->account, account ? account : "", sizeof ref->account - 1);
+    strncpy(ref->integration, integration ? integration : "", sizeof ref->integration - 1);
+}
+
+static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
+{
+    ref->generation = 0;
+    ref->batch = false;
+    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        const struct spw_account *a = spw_account_at(map, i);
+        /* SYNC account: acquire: a LIVE record is filled. */
+        if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
+            strncmp(a->name, ref->account, sizeof a->name) == 0) {
+            ref->account_index = i;
+            ref->account_generation = a->record_generation;
+            ref->generation = map->generation;
+        }
+    }
+    for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+        const struct spw_integration *n = spw_integration_at(map, i);
+        /* SYNC integration: acquire: a LIVE record is filled. */
+        if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index &&
+            strncmp(n->name, ref->integration, sizeof n->name) == 0)
+            ref->batch = n->batch != 0;
+    }
+    return ref->generation != 0;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,95 @@
+/* decide.h: the one decision tree behind every door: live, fallback, rejected, or none.
+ *
+ * Owns: quotes in progress, the providers' HTTP clients and credentials in use. Called by: quote_door.c (and later
+ * doors). Thread: the loop thread.
+ *
+ * A started quote ends in exactly one call of its done function, possibly before spw_decider_start returns. A fallback
+ * is told only after its flag is recorded.
+ */
+#ifndef SPW_HTTP_DECIDE_H
+#define SPW_HTTP_DECIDE_H
+
+#include "shm/spw_admission.h"
+#include "shm/spw_fallback.h"
+#include "sidecar/conf/conf.h"
+#include "sidecar/loop/loop.h"
+#include "sidecar/provider/provider.h"
+#include "sidecar/state/state.h"
+#include "sidecar/store/store.h"
+
+struct spw_decider;
+struct spw_job; /* one quote in progress */
+
+struct spw_result {
+    enum spw_decision decision;
+    enum spw_fallback type;
+    enum spw_cause cause;
+    char quote_id[SPW_ID_BYTES];
+    char decision_id[SPW_CALLER_ID_BYTES];
+    int64_t tax_minor;
+    const struct spw_line_tax *lines; /* lines, then shipping; NULL unless live or fallback */
+    uint32_t lines_count;
+    const struct spw_quote_request *request;
+    /* live and rejected */
+    const struct spw_answer *answer;
+    uint32_t provider_status; /* 0 = no answer */
+    uint32_t attempts;
+    uint64_t provider_ms; /* time spent on calls */
+    /* fallback */
+    const struct spw_fallback_answer *fallback;
+    char flag_id[SPW_ID_BYTES]; /* "" when the flag was handed back */
+    const char *handback;       /* the flag's line for the caller to store; NULL otherwise */
+    uint64_t live_again_in_ms;  /* when asking again may be worth it */
+    /* none */
+    const char *reason;
+};
+typedef void spw_decided_fn(void *owner, const struct spw_result *result); /* result valid in the call */
+
+struct spw_decider_options {
+    struct spw_loop *loop;
+    struct spw_state *state;
+    struct spw_store *store;
+    const struct spw_conf *conf;
+    uint64_t jitter_seed; /* 0 = random */
+};
+
+enum spw_status spw_decider_new(const struct spw_decider_options *options, struct spw_decider **out,
+                                struct spw_error *err) SPW_WARN_UNUSED;
+void spw_decider_destroy(struct spw_decider *decider); /* no job may be in progress */
+
+/* request is borrowed until done. NOT_FOUND: no such account or integration; INVALID: what the provider's profile
+ * cannot express (the caller's fault); both name the place and call done never. */
+enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_quote_request *request,
+                                  uint32_t uid, spw_decided_fn *done, void *owner, struct spw_job **out,
+                                  struct spw_error *err) SPW_WARN_UNUSED;
+/* The caller has gone: no done, no flag; the provider call is given up. */
+void spw_job_cancel(struct spw_job *job);
+uint32_t spw_decider_jobs_count(const struct spw_decider *decider);
+
+/* What happened, for metrics; by account record index. */
+enum spw_call_result {
+    SPW_CALL_OK,
+    SPW_CALL_THROTTLED,
+    SPW_CALL_REJECTED,
+    SPW_CALL_ERROR,
+    SPW_CALL_BROKEN,
+    SPW_CALL_TIMEOUT,
+    SPW_CALL_CONNECT,
+    SPW_CALL_RESULTS
+};
+#define SPW_LATENCY_BUCKETS 12
+struct spw_decider_counters {
+    uint64_t decisions[SPW_DECISION_COUNT];
+    uint64_t fallbacks[SPW_FALLBACK_COUNT];
+    uint64_t calls[SPW_CALL_RESULTS];
+    uint64_t retries;
+    uint64_t breaker_changes;
+    uint64_t unexpected_429; /* while the local bucket still held tokens: somebody else uses the account */
+    uint64_t latency[SPW_DECISION_COUNT][SPW_LATENCY_BUCKETS + 1];
+    uint64_t latency_sum_us[SPW_DECISION_COUNT];
+};
+extern const double spw_latency_bounds_s[SPW_LATENCY_BUCKETS];
+const struct spw_decider_counters *spw_decider_counters(const struct spw_decider *decider,
+                                                        const char *account);
+
+#endif
