@@ -1,0 +1,783 @@
+/* door.c: the sidecar's HTTP servers. See door.h.
+ *
+ * libmicrohttpd keeps its sockets in an epoll set of its own, whose descriptor is one watch of the loop; its timeouts
+ * are one timer. A request whose answer comes later is suspended.
+ *
+ * Hang-ups are watched for here, on a dup of each connection's socket, because libmicrohttpd 0.9.75 does not look at a
+ * suspended connection, and because its edge-triggered reading misses an end that arrives together with the last
+ * bytes: such a connection would keep its place until the idle timeout.
+ */
+#include "sidecar/http/door.h"
+
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sidecar/http/listener.h"
+
+enum {
+    BODY_MAX_BYTES = 64 << 10,
+    SWALLOW_MAX_BYTES =
+        1 << 20, /* past the maximum: taken and dropped, so that the caller reads its 413, not a reset */
+    CONNECTION_MEMORY_BYTES = 64 << 10, /* headers of a request and of its answer */
+    CONNECTIONS_MAX = 256,
+    IDLE_TIMEOUT_S = 60,
+    METHOD_MAX_BYTES = 32
+};
+
+enum request_state {
+    REQUEST_NEW,      /* its headers have not been looked at */
+    REQUEST_READING,  /* its body arrives */
+    REQUEST_HANDLING, /* the handler is being called */
+    REQUEST_WAITING,  /* suspended until the owner answers */
+    REQUEST_ANSWERED, /* response is to be sent, or being sent */
+    REQUEST_ABANDONED /* the door is being destroyed */
+};
+
+struct connection {
+    struct spw_door *door;
+    struct spw_door_request *request; /* the one under way, if any */
+    struct spw_loop_watch hangup;     /* of a dup of the socket */
+    bool half_closed;                 /* in the door's list of those */
+    struct connection *previous, *next;
+};
+
+struct spw_door_request {
+    struct spw_door *door;
+    struct MHD_Connection *mhd;
+    struct connection *connection;
+    enum request_state state;
+    char *target;
+    char *path;
+    const char *method;
+    char *body; /* NUL-terminated */
+    size_t body_bytes;
+    size_t body_capacity;
+    bool too_large;
+    bool counted;   /* in open_count */
+    bool gone_told; /* the owner knows that the caller hung up */
+    void *user;
+    struct MHD_Response *response;
+    uint32_t status;
+    struct spw_door_request *previous, *next; /* among the waiting */
+};
+
+struct spw_door {
+    struct spw_loop *loop;
+    struct spw_listener listener;
+    struct MHD_Daemon *daemon;
+    struct spw_loop_watch watch;
+    struct spw_loop_timer timer;
+    struct spw_door_request *waiting;
+    struct connection *half_closed;
+    uint32_t open_count;
+    size_t body_max_bytes;
+    bool stopping;
+    bool place_freed; /* a connection ended since the last run */
+    spw_door_handler_fn *handler;
+    spw_door_gone_fn *gone;
+    void *owner;
+};
+
+/* -------- libmicrohttpd on the loop -------- */
+
+/* Callers whose sending half is closed. One whose request waits is told to the owner. One without a whole request
+ * will never send it: shutdown() raises a fresh event, libmicrohttpd reads on and meets the end. That takes as many
+ * rounds as there are bytes left to read, so it is done after each. */
+static void settle_half_closed(struct spw_door *door)
+{
+    for (struct connection *c = door->half_closed; c != NULL; c = c->next) {
+        struct spw_door_request *request = c->request;
+        if (request == NULL || request->state == REQUEST_NEW || request->state == REQUEST_READING) {
+            shutdown(c->hangup.fd, SHUT_RD);
+        } else if (request->state == REQUEST_WAITING && !request->gone_told) {
+            request->gone_told = true;
+            if (door->gone != NULL) {
+                door->gone(door->owner, request);
+            }
+        }
+    }
+}
+
+static void run(struct spw_door *door)
+{
+    MHD_UNSIGNED_LONG_LONG timeout_ms;
+    door->place_freed = false;
+    MHD_run(door->daemon);
+    if (door->place_freed) {
+        /* At its limit of connections libmicrohttpd stops listening, and takes it up again only in a later run. */
+        spw_loop_timer_set(door->loop, &door->timer, spw_loop_now_ns(door->loop));
+    } else if (MHD_get_timeout(door->daemon, &timeout_ms) == MHD_YES) {
+        spw_loop_timer_set(door->loop, &door->timer, spw_loop_now_ns(door->loop) + timeout_ms * 1000000U);
+    } else {
+        spw_loop_timer_cancel(door->loop, &door->timer);
+    }
+    settle_half_closed(door);
+}
+
+static void on_ready(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    (void)loop;
+    (void)events;
+    run(watch->owner);
+}
+
+static void on_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    (void)loop;
+    run(timer->owner);
+}
+
+/* -------- connections -------- */
+
+static void link_half_closed(struct connection *c)
+{
+    c->half_closed = true;
+    c->next = c->door->half_closed;
+    if (c->next != NULL) {
+        c->next->previous = c;
+    }
+    c->door->half_closed = c;
+}
+
+static void unlink_half_closed(struct connection *c)
+{
+    if (c->previous != NULL) {
+        c->previous->next = c->next;
+    } else {
+        c->door->half_closed = c->next;
+    }
+    if (c->next != NULL) {
+        c->next->previous = c->previous;
+    }
+}
+
+static void on_hangup(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    struct connection *c = watch->owner;
+    (void)events;
+    spw_loop_watch_stop(loop, watch); /* it will never be otherwise again */
+    link_half_closed(c);
+    run(c->door);
+}
+
+static struct connection *connection_new(struct spw_door *door, struct MHD_Connection *mhd)
+{
+    struct connection *c = calloc(1, sizeof *c);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int fd = info == NULL ? -1 : fcntl(info->connect_fd, F_DUPFD_CLOEXEC, 0);
+    if (c == NULL || fd < 0) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        free(c);
+        return NULL;
+    }
+    c->door = door;
+    c->hangup.fn = on_hangup;
+    c->hangup.owner = c;
+    if (spw_loop_watch_set(door->loop, &c->hangup, fd, SPW_LOOP_HANGUP) != SPW_STATUS_OK) {
+        close(fd);
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+static void on_connection(void *owner, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct spw_door *door = owner;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = connection_new(door, mhd);
+        return;
+    }
+    struct connection *c = *context;
+    door->place_freed = true;
+    if (c != NULL) {
+        if (c->half_closed) {
+            unlink_half_closed(c);
+        }
+        spw_loop_watch_close(door->loop, &c->hangup); /* libmicrohttpd closes its own right after this */
+        free(c);
+        *context = NULL;
+    }
+}
+
+/* -------- is the request plainly framed? -------- */
+
+struct framing {
+    uint32_t content_length_count;
+    uint32_t transfer_encoding_count;
+    uint32_t host_count;
+    const char *content_length;
+    const char *transfer_encoding;
+    bool has_bad_bytes;
+    bool expects_continue;
+};
+
+static bool is_token(const char *text, size_t bytes)
+{
+    static const char token[] =
+        "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return bytes > 0 && strspn(text, token) == bytes;
+}
+
+static bool has_control_bytes(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_bytes, const char *value, size_t value_bytes)
+{
+    struct framing *framing = context;
+    (void)kind;
+    if (!is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
+        framing->has_bad_bytes = true;
+    } else if (strcasecmp(name, "Content-Length") == 0) {
+        framing->content_length_count++;
+        framing->content_length = value;
+    } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        framing->transfer_encoding_count++;
+        framing->transfer_encoding = value;
+    } else if (strcasecmp(name, "Host") == 0) {
+        framing->host_count++;
+    } else if (strcasecmp(name, "Expect") == 0) {
+        framing->expects_continue = true;
+    }
+    return MHD_YES;
+}
+
+/* False unless it is digits alone that fit. */
+static bool parse_length(const char *text, uint64_t *bytes)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 18 || text[digits] != '\0') {
+        return false;
+    }
+    *bytes = strtoull(text, NULL, 10);
+    return true;
+}
+
+static bool target_is_sound(const char *target)
+{
+    if (target[0] != '/') {
+        return false;
+    }
+    for (const char *c = target; *c != '\0'; c++) {
+        if (*c <= ' ' || *c > '~' ||
+            *c == '#') { /* char may be signed: bytes above 127 are refused either way */
+            return false;
+        }
+    }
+    return true;
+}
+
+/* 0 = go on; otherwise the status to refuse with. What two readers could frame differently is refused whole: a
+ * request smuggled behind another would be answered to the wrong caller. */
+static uint32_t check_request(struct spw_door_request *request, const char *version)
+{
+    struct framing framing = {0};
+    uint64_t bytes = 0;
+    MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, look_at_header, &framing);
+    bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
+    if (!http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
+        return MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED;
+    }
+    size_t method_bytes = strlen(request->method);
+    if (method_bytes > METHOD_MAX_BYTES || !is_token(request->method, method_bytes) ||
+        !target_is_sound(request->target) || framing.has_bad_bytes || framing.host_count > 1 ||
+        framing.content_length_count > 1 || framing.transfer_encoding_count > 1 ||
+        (framing.content_length != NULL && framing.transfer_encoding != NULL)) {
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    if (framing.transfer_encoding != NULL &&
+        (!http_1_1 || strcasecmp(framing.transfer_encoding, "chunked") != 0)) {
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    if (framing.content_length != NULL && !parse_length(framing.content_length, &bytes)) {
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    request->too_large = bytes > request->door->body_max_bytes;
+    if (request->too_large &&
+        (framing.expects_continue || bytes > request->door->body_max_bytes + SWALLOW_MAX_BYTES)) {
+        return MHD_HTTP_CONTENT_TOO_LARGE;
+    }
+    return 0;
+}
+
+/* -------- a request's life -------- */
+
+static void link_waiting(struct spw_door_request *request)
+{
+    struct spw_door *door = request->door;
+    request->previous = NULL;
+    request->next = door->waiting;
+    if (request->next != NULL) {
+        request->next->previous = request;
+    }
+    door->waiting = request;
+}
+
+static void unlink_waiting(struct spw_door_request *request)
+{
+    if (request->previous != NULL) {
+        request->previous->next = request->next;
+    } else {
+        request->door->waiting = request->next;
+    }
+    if (request->next != NULL) {
+        request->next->previous = request->previous;
+    }
+}
+
+/* The target is here as received; later libmicrohttpd shows it only decoded. */
+static void *on_target(void *owner, const char *target, struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct connection *c = info == NULL ? NULL : info->socket_context;
+    struct spw_door_request *request = c == NULL ? NULL : calloc(1, sizeof *request);
+    if (request == NULL) {
+        return NULL; /* out of memory or descriptors: on_request ends the connection */
+    }
+    request->door = owner;
+    request->mhd = mhd;
+    request->connection = c;
+    request->target = strdup(target);
+    request->path = strndup(target, strcspn(target, "?"));
+    if (request->target == NULL || request->path == NULL) {
+        free(request->target);
+        free(request->path);
+        free(request);
+        return NULL;
+    }
+    c->request = request;
+    return request;
+}
+
+static void on_completed(void *owner, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode why)
+{
+    struct spw_door_request *request = *context;
+    struct spw_door *door = owner;
+    (void)mhd;
+    (void)why;
+    *context = NULL;
+    if (request == NULL) {
+        return;
+    }
+    request->connection->request = NULL;
+    door->open_count -= request->counted;
+    if (request->response != NULL) {
+        MHD_destroy_response(request->response);
+    }
+    free(request->target);
+    free(request->path);
+    free(request->body);
+    free(request);
+}
+
+static const char *refusal_text(uint32_t status)
+{
+    switch (status) {
+    case MHD_HTTP_CONTENT_TOO_LARGE:
+        return "{\"error\":\"the body is too large\"}\n";
+    case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
+        return "{\"error\":\"HTTP/1.1 is spoken here\"}\n";
+    default:
+        return "{\"error\":\"the request is malformed or its framing ambiguous\"}\n";
+    }
+}
+
+static enum MHD_Result refuse(struct spw_door_request *request, uint32_t status)
+{
+    char *text = (char *)(uintptr_t)refusal_text(status); /* libmicrohttpd takes char * and only reads it */
+    request->state = REQUEST_ANSWERED;
+    request->status = status;
+    request->response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT);
+    if (request->response == NULL) {
+        return MHD_NO;
+    }
+    MHD_add_response_header(request->response, "Content-Type", "application/json");
+    MHD_add_response_header(request->response, "Connection", "close");
+    return MHD_queue_response(request->mhd, status, request->response);
+}
+
+static enum MHD_Result take_body(struct spw_door_request *request, const char *data, size_t bytes)
+{
+    size_t total = request->body_bytes + bytes;
+    if (request->too_large || total > request->door->body_max_bytes) {
+        request->too_large = true;
+        request->body_bytes = total;
+        return total > request->door->body_max_bytes + SWALLOW_MAX_BYTES ? MHD_NO : MHD_YES;
+    }
+    if (total + 1 > request->body_capacity) {
+        size_t capacity = request->body_capacity == 0 ? 2048 : request->body_capacity;
+        while (capacity < total + 1) {
+            capacity *= 2;
+        }
+        char *grown = realloc(request->body, capacity);
+        if (grown == NULL) {
+            return MHD_NO;
+        }
+        request->body = grown;
+        request->body_capacity = capacity;
+    }
+    memcpy(request->body + request->body_bytes, data, bytes);
+    request->body[total] = '\0';
+    request->body_bytes = total;
+    return MHD_YES;
+}
+
+static enum MHD_Result send_answer(struct spw_door_request *request)
+{
+    return request->response == NULL ? MHD_NO
+                                     : MHD_queue_response(request->mhd, request->status, request->response);
+}
+
+static enum MHD_Result handle(struct spw_door_request *request)
+{
+    struct spw_door *door = request->door;
+    if (request->too_large) {
+        return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE);
+    }
+    request->state = REQUEST_HANDLING;
+    request->counted = true;
+    door->open_count++;
+    door->handler(door->owner, request);
+    if (request->state == REQUEST_ANSWERED) {
+        return send_answer(request);
+    }
+    request->state = REQUEST_WAITING;
+    link_waiting(request);
+    MHD_suspend_connection(request->mhd);
+    return MHD_YES;
+}
+
+/* libmicrohttpd calls this when the headers are there, for each piece of the body, at the end of the body, and once
+ * more after a suspended request was resumed. */
+static enum MHD_Result on_request(void *owner, struct MHD_Connection *mhd, const char *decoded_path,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *data_bytes, void **context)
+{
+    struct spw_door_request *request = *context;
+    (void)owner;
+    (void)mhd;
+    (void)decoded_path;
+    if (request == NULL) {
+        return MHD_NO;
+    }
+    if (request->state == REQUEST_NEW) {
+        request->method = method;
+        request->state = REQUEST_READING;
+        uint32_t status = check_request(request, version);
+        return status == 0 ? MHD_YES : refuse(request, status);
+    }
+    if (request->state == REQUEST_READING && *data_bytes > 0) {
+        enum MHD_Result result = take_body(request, data, *data_bytes);
+        *data_bytes = 0;
+        return result;
+    }
+    if (request->state == REQUEST_READING) {
+        return handle(request);
+    }
+    return request->state == REQUEST_ANSWERED ? send_answer(request) : MHD_NO;
+}
+
+/* -------- what the handler sees -------- */
+
+const char *spw_door_method(const struct spw_door_request *request)
+{
+    return request->method;
+}
+
+const char *spw_door_path(const struct spw_door_request *request)
+{
+    return request->path;
+}
+
+const char *spw_door_target(const struct spw_door_request *request)
+{
+    return request->target;
+}
+
+const char *spw_door_query(const struct spw_door_request *request, const char *name)
+{
+    const char *value = NULL;
+    size_t bytes = 0;
+    if (MHD_lookup_connection_value_n(request->mhd, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value,
+                                      &bytes) != MHD_YES) {
+        return NULL;
+    }
+    if (value == NULL) {
+        return ""; /* "?name" */
+    }
+    return strlen(value) == bytes ? value : NULL;
+}
+
+const char *spw_door_header(const struct spw_door_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+}
+
+struct each_header {
+    spw_door_header_fn *fn;
+    void *context;
+};
+
+static enum MHD_Result pass_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    const struct each_header *each = context;
+    (void)kind;
+    each->fn(each->context, name, value == NULL ? "" : value);
+    return MHD_YES;
+}
+
+void spw_door_each_header(const struct spw_door_request *request, spw_door_header_fn *fn, void *context)
+{
+    struct each_header each = {.fn = fn, .context = context};
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, pass_header, &each);
+}
+
+const char *spw_door_body(const struct spw_door_request *request, size_t *bytes)
+{
+    *bytes = request->body_bytes;
+    return request->body == NULL ? "" : request->body;
+}
+
+enum spw_status spw_door_peer(const struct spw_door_request *request, uid_t *uid, gid_t *gid)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    if (request->door->listener.path[0] == '\0' || info == NULL ||
+        getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+        return SPW_STATUS_NOT_FOUND;
+    }
+    *uid = peer.uid;
+    *gid = peer.gid;
+    return SPW_STATUS_OK;
+}
+
+void spw_door_set_user(struct spw_door_request *request, void *user)
+{
+    request->user = user;
+}
+
+void *spw_door_user(const struct spw_door_request *request)
+{
+    return request->user;
+}
+
+/* -------- the answer -------- */
+
+static bool set_here(const char *name)
+{
+    static const char *const names[] = {"Content-Length", "Date", "Connection", "Keep-Alive",
+                                        "Transfer-Encoding"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcasecmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A value with line ends could end the header block early: they are dropped. */
+static void add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    if (!is_token(name, strlen(name)) || set_here(name)) {
+        return;
+    }
+    if (strpbrk(value, "\r\n") == NULL) {
+        MHD_add_response_header(response, name, value);
+        return;
+    }
+    char *clean = strdup(value);
+    if (clean == NULL) {
+        return;
+    }
+    char *end = clean;
+    for (const char *c = value; *c != '\0'; c++) {
+        if (*c != '\r' && *c != '\n') {
+            *end++ = *c;
+        }
+    }
+    *end = '\0';
+    MHD_add_response_header(response, name, clean);
+    free(clean);
+}
+
+static struct MHD_Response *make_response(const struct spw_door *door, const char *content_type,
+                                          const struct spw_door_header *headers, size_t header_count,
+                                          const char *body, size_t body_bytes)
+{
+    char *bytes = (char *)(uintptr_t)(body == NULL ? "" : body); /* copied at once */
+    struct MHD_Response *response = MHD_create_response_from_buffer(body_bytes, bytes, MHD_RESPMEM_MUST_COPY);
+    if (response == NULL) {
+        return NULL;
+    }
+    if (content_type != NULL) {
+        add_header(response, "Content-Type", content_type);
+    }
+    for (size_t i = 0; i < header_count; i++) {
+        add_header(response, headers[i].name, headers[i].value);
+    }
+    if (door->stopping) {
+        MHD_add_response_header(response, "Connection", "close");
+    }
+    return response;
+}
+
+void spw_door_answer(struct spw_door_request *request, uint32_t status, const char *content_type,
+                     const struct spw_door_header *headers, size_t header_count, const char *body,
+                     size_t body_bytes)
+{
+    struct spw_door *door = request->door;
+    bool waiting = request->state == REQUEST_WAITING;
+    if (!waiting && request->state != REQUEST_HANDLING) {
+        return; /* the door is being destroyed */
+    }
+    bool bodiless = status == MHD_HTTP_NO_CONTENT || status == MHD_HTTP_NOT_MODIFIED;
+    request->response = make_response(door, content_type, headers, header_count, bodiless ? NULL : body,
+                                      bodiless ? 0 : body_bytes);
+    request->status = status >= 200 && status <= 599 ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    request->state = REQUEST_ANSWERED;
+    if (waiting) {
+        unlink_waiting(request);
+        MHD_resume_connection(request->mhd);
+        spw_loop_timer_set(door->loop, &door->timer, spw_loop_now_ns(door->loop));
+    }
+}
+
+/* -------- making and ending -------- */
+
+static enum spw_status open_listener(struct spw_door *door, const struct spw_door_options *options,
+                                     struct spw_error *err)
+{
+    if ((options->unix_path == NULL) == (options->listen == NULL)) {
+        return spw_error_set(err, SPW_STATUS_INVALID, "door: give either a socket's path or an address");
+    }
+    if (options->unix_path != NULL) {
+        return spw_listener_open_unix(&door->listener, options->unix_path, options->unix_mode,
+                                      options->unix_gid, err);
+    }
+    return spw_listener_open_tcp(&door->listener, options->listen, err);
+}
+
+static enum spw_status start_daemon(struct spw_door *door, const struct spw_door_options *options,
+                                    struct spw_error *err)
+{
+    unsigned connections =
+        options->connections_max > 0 ? (unsigned)options->connections_max : (unsigned)CONNECTIONS_MAX;
+    door->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, door, MHD_OPTION_LISTEN_SOCKET,
+        door->listener.fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, door, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, door, MHD_OPTION_NOTIFY_CONNECTION, on_connection, door, MHD_OPTION_CONNECTION_LIMIT,
+        connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
+    if (door->daemon == NULL) {
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "door: libmicrohttpd cannot start; raise the limits of memory "
+                             "and open files");
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL ||
+        spw_loop_watch_set(door->loop, &door->watch, info->epoll_fd, SPW_LOOP_READ) != SPW_STATUS_OK) {
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "door: the loop cannot watch libmicrohttpd");
+    }
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_door_new(struct spw_loop *loop, const struct spw_door_options *options,
+                             struct spw_door **out, struct spw_error *err)
+{
+    struct spw_door *door = calloc(1, sizeof *door);
+    if (door == NULL) {
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "door: no memory");
+    }
+    door->loop = loop;
+    door->watch.fn = on_ready;
+    door->watch.owner = door;
+    door->timer.fn = on_timer;
+    door->timer.owner = door;
+    door->body_max_bytes = options->body_max_bytes > 0 ? options->body_max_bytes : BODY_MAX_BYTES;
+    door->handler = options->handler;
+    door->gone = options->gone;
+    door->owner = options->owner;
+    enum spw_status status = open_listener(door, options, err);
+    if (status != SPW_STATUS_OK) {
+        free(door);
+        return status;
+    }
+    status = start_daemon(door, options, err);
+    if (status != SPW_STATUS_OK) {
+        spw_door_destroy(door);
+        return status;
+    }
+    *out = door;
+    return SPW_STATUS_OK;
+}
+
+void spw_door_stop_listening(struct spw_door *door)
+{
+    if (door->stopping) {
+        return;
+    }
+    door->stopping = true;
+    spw_listener_unlink(&door->listener);
+    if (door->daemon != NULL) {
+        MHD_quiesce_daemon(door->daemon); /* libmicrohttpd gives the socket back */
+    }
+    close(door->listener.fd);
+    door->listener.fd = -1;
+}
+
+uint32_t spw_door_open_count(const struct spw_door *door)
+{
+    return door->open_count;
+}
+
+uint16_t spw_door_port(const struct spw_door *door)
+{
+    return door->listener.port;
+}
+
+void spw_door_destroy(struct spw_door *door)
+{
+    if (door == NULL) {
+        return;
+    }
+    spw_door_stop_listening(door);
+    while (door->waiting != NULL) {
+        struct spw_door_request *request = door->waiting;
+        unlink_waiting(request);
+        request->state = REQUEST_ABANDONED;
+        if (door->gone != NULL && !request->gone_told) {
+            door->gone(door->owner, request);
+        }
+        MHD_resume_connection(request->mhd); /* a suspended one must not meet the end of the daemon */
+    }
+    spw_loop_watch_stop(door->loop, &door->watch);
+    spw_loop_timer_cancel(door->loop, &door->timer);
+    if (door->daemon != NULL) {
+        MHD_stop_daemon(door->daemon);
+    }
+    spw_listener_close(&door->listener);
+    free(door);
+}
