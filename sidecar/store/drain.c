@@ -125,15 +125,19 @@ int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_
         spw_ledger_roll_back(batch->ledger);
         return rc;
     }
-    for (uint32_t i = 0; i < batch->heads_count; i++)
-        spw_cell_free(map, batch->heads[i]);
     if (batch->counts.damaged_count > counts->damaged_count)
         spw_log(SPW_LOG_WARN, "store.damaged",
-                "%llu cells held no usable record; kept in the table damaged: a client of another version, "
+                "%llu cell(s) held no usable record; kept in the table damaged: a client of another version, "
                 "or one that "
                 "was taken over",
                 (unsigned long long)(batch->counts.damaged_count - counts->damaged_count));
     *counts = batch->counts;
     *cursor = at;
     return SQLITE_OK;
+}
+
+void spw_drain_free(struct spw_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->heads_count; i++)
+        spw_cell_free(batch->map, batch->heads[i]);
 }

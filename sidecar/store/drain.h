@@ -23,11 +23,15 @@ struct spw_batch {
     uint8_t bytes[SPW_RECORD_MAX];
 };
 
-/* Store one batch of what is READY from cell *cursor on, commit it, free its cells, move the cursor on. counts: what
- * holds before, and is written when the commit went through. Returns SQLite's result; on failure every cell of the
- * batch is READY as before. *done: the end of the table was reached. batch->heads_count 0: there was nothing to do. */
+/* Store one batch of what is READY from cell *cursor on, commit it, move the cursor on. counts: what holds before, and
+ * is written when the commit went through; then the caller frees the cells. Returns SQLite's result; on failure every
+ * cell of the batch is READY as before. *done: the end of the table was reached. batch->heads_count 0: there was
+ * nothing to do. */
 int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_map *map, uint32_t *cursor,
                     struct spw_store_counts *counts, bool *done);
+
+/* Free the cells of a committed batch: last, so that whoever sees one free finds its record everywhere. */
+void spw_drain_free(struct spw_batch *batch);
 
 /* One record of the batch. A non-NULL *damage says why the record itself cannot be stored; the result is then OK. */
 int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const char **damage);

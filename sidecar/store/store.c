@@ -247,6 +247,7 @@ static bool drain_map(struct spw_store *store, const struct spw_map *map)
             continue;
         publish_counts(store, &counts);
         note_success(store);
+        spw_drain_free(&store->batch);
     }
     return true;
 }
