@@ -345,7 +345,8 @@ static struct spw_account *new_account(struct spw_state *state, const struct spw
 {
     for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         struct spw_account *a = spw_account_at(&state->map, i);
-        if (a->state != SPW_RECORD_FREE)
+        struct spw_limiter *limiter = spw_limiter_at(&state->map, i);
+        if (!a || !limiter || a->state != SPW_RECORD_FREE)
             continue;
         memcpy(a->name, conf->name, sizeof a->name);
         snprintf(a->provider, sizeof a->provider, "%.31s", conf->provider);
@@ -353,7 +354,6 @@ static struct spw_account *new_account(struct spw_state *state, const struct spw
         a->version = 1;
         a->limiters_count = 1;
         a->limiters[0] = i; /* one account-wide bucket: limiter i belongs to account i */
-        struct spw_limiter *limiter = spw_limiter_at(&state->map, i);
         snprintf(limiter->name, sizeof limiter->name, "account");
         limiter->kind = SPW_LIMITER_BUCKET;
         limiter->account_index = i;

@@ -1,0 +1,30 @@
+/* admin.h: /metrics, /healthz, /readyz on their own port.
+ *
+ * Owns: the admin door. Called by: main. Thread: the loop thread. Answers while everything else is refused or shed.
+ */
+#ifndef SPW_HTTP_ADMIN_H
+#define SPW_HTTP_ADMIN_H
+
+#include "sidecar/http/decide.h"
+
+struct spw_admin;
+
+struct spw_admin_options {
+    struct spw_loop *loop;
+    struct spw_state *state;
+    struct spw_store *store;
+    struct spw_decider *decider;
+    const struct spw_conf *conf;
+    const char *listen;
+};
+
+enum spw_status spw_admin_new(const struct spw_admin_options *options, struct spw_admin **out,
+                              struct spw_error *err) SPW_WARN_UNUSED;
+/* Ready = segment, store and listeners are there. Never the provider's, the rates' or the disk's health. */
+void spw_admin_set_ready(struct spw_admin *admin, bool ready);
+void spw_admin_destroy(struct spw_admin *admin);
+
+/* The exposition, in Prometheus' text format; malloc'ed, NULL without memory. */
+char *spw_metrics_text(const struct spw_admin_options *sources);
+
+#endif

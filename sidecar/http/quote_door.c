@@ -1,0 +1,376 @@
+/* quote_door.c: see quote_door.h. */
+#include "sidecar/http/quote_door.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/spw_flag.h"
+#include "sidecar/http/door.h"
+#include "sidecar/http/quote_json.h"
+
+#define TOKEN_BYTES 32
+
+struct spw_quote_door {
+    struct spw_quote_door_options options;
+    struct spw_door *unix_door;
+    struct spw_door *tcp_door;
+    char token[2 * TOKEN_BYTES + 1];
+    uint32_t order_hint;
+};
+
+/* One quote waiting for its decision. */
+struct waiting {
+    struct spw_door_request *request;
+    struct spw_quote_body body;
+    struct spw_job *job;
+};
+
+/* ---- answers ---- */
+
+static void answer_text(struct spw_door_request *request, uint32_t status,
+                        const struct spw_door_header *headers, size_t count, char *text)
+{
+    if (!text) {
+        static const char oom[] = "{\"error\":\"no-memory\",\"detail\":\"the sidecar is out of memory\"}";
+        spw_door_answer(request, 500, "application/json", NULL, 0, oom, sizeof oom - 1);
+        return;
+    }
+    spw_door_answer(request, status, "application/json", headers, count, text, strlen(text));
+    free(text);
+}
+
+static void answer_error(struct spw_door_request *request, uint32_t status, const char *error,
+                         const char *detail)
+{
+    answer_text(request, status, NULL, 0, spw_error_json(error, detail));
+}
+
+static void answer_fault(struct spw_door_request *request, const struct spw_error *err)
+{
+    switch (err->status) {
+    case SPW_STATUS_NOT_FOUND:
+        answer_error(request, 404, "not-found", err->text);
+        break;
+    case SPW_STATUS_INVALID:
+    case SPW_STATUS_PARSE:
+        answer_error(request, 400, "bad-request", err->text);
+        break;
+    default:
+        answer_error(request, 500, "internal", err->text);
+    }
+}
+
+/* "taxable/tax,...": the lines' numbers for callers that read no JSON. malloc'ed. */
+static char *lines_header(const struct spw_result *r)
+{
+    size_t room = (size_t)r->lines_count * 44 + 1;
+    char *buffer = malloc(room);
+    if (!buffer)
+        return NULL;
+    struct spw_text t = spw_text_on(buffer, room);
+    for (uint32_t i = 0; i < r->lines_count; i++) {
+        if (i)
+            spw_text_put(&t, ",");
+        spw_text_i64(&t, r->lines[i].taxable_minor);
+        spw_text_put(&t, "/");
+        spw_text_i64(&t, r->lines[i].tax_minor);
+    }
+    return buffer;
+}
+
+/* What a result says in fixed headers. Numbers live in `numbers`. */
+static size_t result_headers(const struct spw_result *r, char numbers[3][24], const char *lines,
+                             struct spw_door_header *out)
+{
+    size_t n = 0;
+    bool fallback = r->decision == SPW_DECISION_FALLBACK, live = r->decision == SPW_DECISION_LIVE;
+    out[n++] = (struct spw_door_header){"Spillway-Decision", spw_decision_name(r->decision)};
+    if (live || fallback) {
+        uint32_t ppb = fallback ? r->fallback->rate.combined_ppb : r->answer->rate_ppb;
+        snprintf(numbers[0], 24, "%lld", (long long)r->tax_minor);
+        snprintf(numbers[1], 24, "%u", ppb);
+        out[n++] = (struct spw_door_header){"Spillway-Quote", r->quote_id};
+        out[n++] = (struct spw_door_header){"Spillway-Tax-Minor", numbers[0]};
+        out[n++] = (struct spw_door_header){"Spillway-Rate-Ppb", numbers[1]};
+        if (lines)
+            out[n++] = (struct spw_door_header){"Spillway-Lines-Minor", lines};
+    }
+    if (fallback) {
+        snprintf(numbers[2], 24, "%u", r->fallback->age_days);
+        out[n++] = (struct spw_door_header){"Spillway-Match", spw_match_name(r->fallback->match)};
+        out[n++] = (struct spw_door_header){"Spillway-Age-Days", numbers[2]};
+        out[n++] = (struct spw_door_header){"Spillway-Stale", r->fallback->stale ? "1" : "0"};
+        if (r->flag_id[0])
+            out[n++] = (struct spw_door_header){"Spillway-Flag", r->flag_id};
+    }
+    if (fallback || r->decision == SPW_DECISION_NONE) {
+        out[n++] = (struct spw_door_header){"Spillway-Type", spw_fallback_name(r->type)};
+        out[n++] = (struct spw_door_header){"Spillway-Cause", spw_cause_name(r->cause)};
+    }
+    if (r->reason)
+        out[n++] = (struct spw_door_header){"Spillway-Reason", r->reason};
+    return n;
+}
+
+/* ---- quotes ---- */
+
+static void waiting_free(struct waiting *w)
+{
+    spw_quote_body_clean_up(&w->body);
+    free(w);
+}
+
+static void quote_decided(void *owner, const struct spw_result *r)
+{
+    static const uint32_t status_of[SPW_DECISION_COUNT] = {503, 200, 200, 422};
+    struct waiting *w = owner;
+    struct spw_door_header headers[16];
+    char numbers[3][24];
+    char *lines = r->lines_count ? lines_header(r) : NULL;
+    size_t count = result_headers(r, numbers, lines, headers);
+    spw_door_set_user(w->request, NULL);
+    answer_text(w->request, status_of[r->decision], headers, count, spw_result_json(r));
+    free(lines);
+    waiting_free(w);
+}
+
+static void quote(struct spw_quote_door *door, struct spw_door_request *request)
+{
+    struct waiting *w = calloc(1, sizeof *w);
+    struct spw_error err = {.status = SPW_STATUS_NO_MEMORY, .text = "no memory"};
+    size_t bytes;
+    uid_t uid = (uid_t)-1;
+    gid_t gid;
+    const char *body = spw_door_body(request, &bytes);
+    if (spw_door_peer(request, &uid, &gid) != SPW_STATUS_OK)
+        uid = (uid_t)-1;
+    if (!w || spw_quote_body_parse(body, bytes, &w->body, &err) != SPW_STATUS_OK) {
+        free(w);
+        answer_fault(request, &err);
+        return;
+    }
+    w->request = request;
+    spw_door_set_user(request, w);
+    struct spw_job *job = NULL;
+    enum spw_status status =
+        spw_decider_start(door->options.decider, &w->body.request, uid, quote_decided, w, &job, &err);
+    if (status != SPW_STATUS_OK) {
+        spw_door_set_user(request, NULL);
+        answer_fault(request, &err);
+        waiting_free(w);
+    } else if (spw_door_user(request) == w) {
+        w->job = job; /* still in progress */
+    }
+}
+
+/* The caller hung up: nobody waits for this answer any more. */
+static void caller_gone(void *owner, struct spw_door_request *request)
+{
+    struct waiting *w = spw_door_user(request);
+    (void)owner;
+    if (!w)
+        return;
+    if (w->job)
+        spw_job_cancel(w->job);
+    spw_door_set_user(request, NULL);
+    waiting_free(w);
+    spw_door_answer(request, 499, "text/plain", NULL, 0, "", 0);
+}
+
+/* ---- orders ---- */
+
+static void record_order(struct spw_quote_door *door, struct spw_door_request *request,
+                         const struct spw_order_record *record)
+{
+    enum spw_status status = spw_order_write(spw_state_map(door->options.state), door->order_hint++, record);
+    if (status == SPW_STATUS_OK) {
+        spw_store_wake(door->options.store);
+        static const char done[] = "{\"recorded\":true}";
+        spw_door_answer(request, 202, "application/json", NULL, 0, done, sizeof done - 1);
+        return;
+    }
+    struct spw_door_header again = {"Retry-After", "1"};
+    answer_text(
+        request, 503, &again, 1,
+        spw_error_json("no-cell", "no cell is free to record the order: send it again, it is idempotent"));
+}
+
+static void order_placed(struct spw_quote_door *door, struct spw_door_request *request)
+{
+    struct spw_order_record record;
+    struct spw_error err;
+    size_t bytes;
+    const char *body = spw_door_body(request, &bytes);
+    if (spw_order_body_parse(body, bytes, &record, &err) != SPW_STATUS_OK)
+        answer_fault(request, &err);
+    else
+        record_order(door, request, &record);
+}
+
+static void order_cancelled(struct spw_quote_door *door, struct spw_door_request *request, const char *id,
+                            size_t bytes)
+{
+    struct spw_order_record record;
+    memset(&record, 0, sizeof record);
+    if (bytes == 0 || bytes >= sizeof record.order_id) {
+        answer_error(request, 400, "bad-request", "the order id in the path is empty or too long");
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        bool plain = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'A' && id[i] <= 'Z') ||
+                     (id[i] >= 'a' && id[i] <= 'z') || strchr("._-~:", id[i]);
+        if (!plain) {
+            answer_error(request, 400, "bad-request",
+                         "the order id in the path may hold letters, digits and . _ - ~ : only");
+            return;
+        }
+    }
+    record.op = SPW_ORDER_CANCELLED;
+    memcpy(record.order_id, id, bytes);
+    record.created_unix_ms = spw_wall_ms();
+    record_order(door, request, &record);
+}
+
+/* ---- who and where ---- */
+
+/* Compare without telling by the time taken where the first difference is; the length is no secret. */
+static bool same_token(const char *given, const char *token)
+{
+    size_t n = strlen(token);
+    unsigned char different = 0;
+    if (strlen(given) != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        different |= (unsigned char)((unsigned char)given[i] ^ (unsigned char)token[i]);
+    return different == 0;
+}
+
+static bool may_ask(const struct spw_quote_door *door, const struct spw_door_request *request)
+{
+    uid_t uid;
+    gid_t gid;
+    if (spw_door_peer(request, &uid, &gid) == SPW_STATUS_OK)
+        return true; /* the socket's mode and group have decided */
+    const char *given = spw_door_header(request, "Authorization");
+    if (!given || strncmp(given, "Bearer ", 7) != 0)
+        return false;
+    return same_token(given + 7, door->token);
+}
+
+static void handle(void *owner, struct spw_door_request *request)
+{
+    static const char orders[] = "/spillway/v1/orders";
+    struct spw_quote_door *door = owner;
+    const char *path = spw_door_path(request);
+    bool post = strcmp(spw_door_method(request), "POST") == 0;
+    size_t n = strlen(path), prefix = sizeof orders - 1, suffix = sizeof "/cancel" - 1;
+    bool is_quote = strcmp(path, "/spillway/v1/quote") == 0, is_order = strcmp(path, orders) == 0;
+    bool is_cancel = n > prefix + 1 + suffix && strncmp(path, orders, prefix) == 0 && path[prefix] == '/' &&
+                     strcmp(path + n - suffix, "/cancel") == 0;
+    if (!may_ask(door, request)) {
+        answer_error(request, 401, "unauthorized",
+                     "this port asks for \"Authorization: Bearer TOKEN\" with the token from the pub volume");
+    } else if (!is_quote && !is_order && !is_cancel) {
+        answer_error(request, 404, "not-found",
+                     "POST /spillway/v1/quote, /spillway/v1/orders or /spillway/v1/orders/{id}/cancel");
+    } else if (!post) {
+        struct spw_door_header allow = {"Allow", "POST"};
+        answer_text(request, 405, &allow, 1, spw_error_json("method-not-allowed", "use POST"));
+    } else if (is_quote) {
+        quote(door, request);
+    } else if (is_order) {
+        order_placed(door, request);
+    } else {
+        order_cancelled(door, request, path + prefix + 1, n - prefix - 1 - suffix);
+    }
+}
+
+/* ---- life ---- */
+
+/* A fresh token, in place in one step: readers see the old one or the new one whole. */
+static enum spw_status make_token(struct spw_quote_door *door, struct spw_error *err)
+{
+    static const char hex[] = "0123456789abcdef";
+    uint8_t bytes[TOKEN_BYTES];
+    char tmp[SPW_PATH_BYTES + 32];
+    const char *path = door->options.token_file;
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "no random bytes for the local token");
+    for (int i = 0; i < TOKEN_BYTES; i++) {
+        door->token[2 * i] = hex[bytes[i] >> 4];
+        door->token[2 * i + 1] = hex[bytes[i] & 15];
+    }
+    snprintf(tmp, sizeof tmp, "%s.tmp", path);
+    unlink(tmp);
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool ok = fd >= 0 && write(fd, door->token, 2 * TOKEN_BYTES) == 2 * TOKEN_BYTES &&
+              (door->options.gid == UINT32_MAX || fchown(fd, (uid_t)-1, door->options.gid) == 0) &&
+              fchmod(fd, 0640) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!ok || rename(tmp, path) != 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", path, strerror(errno));
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_quote_door_new(const struct spw_quote_door_options *options, struct spw_quote_door **out,
+                                   struct spw_error *err)
+{
+    struct spw_quote_door *door = calloc(1, sizeof *door);
+    *out = NULL;
+    if (!door)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+    door->options = *options;
+    struct spw_door_options d;
+    memset(&d, 0, sizeof d);
+    d.body_max_bytes = 256 * 1024;
+    d.connections_max = 1024;
+    d.handler = handle;
+    d.gone = caller_gone;
+    d.owner = door;
+    d.unix_path = options->unix_path;
+    d.unix_mode = 0660;
+    d.unix_gid = options->gid == UINT32_MAX ? (gid_t)-1 : (gid_t)options->gid;
+    enum spw_status status = spw_door_new(options->loop, &d, &door->unix_door, err);
+    if (status == SPW_STATUS_OK && options->listen && options->listen[0]) {
+        status = make_token(door, err);
+        d.unix_path = NULL;
+        d.listen = options->listen;
+        if (status == SPW_STATUS_OK)
+            status = spw_door_new(options->loop, &d, &door->tcp_door, err);
+    }
+    if (status != SPW_STATUS_OK) {
+        spw_quote_door_destroy(door);
+        return status;
+    }
+    *out = door;
+    return SPW_STATUS_OK;
+}
+
+void spw_quote_door_stop_listening(struct spw_quote_door *door)
+{
+    spw_door_stop_listening(door->unix_door);
+    if (door->tcp_door)
+        spw_door_stop_listening(door->tcp_door);
+}
+
+uint32_t spw_quote_door_open_count(const struct spw_quote_door *door)
+{
+    return spw_door_open_count(door->unix_door) + (door->tcp_door ? spw_door_open_count(door->tcp_door) : 0);
+}
+
+void spw_quote_door_destroy(struct spw_quote_door *door)
+{
+    if (!door)
+        return;
+    if (door->unix_door)
+        spw_door_destroy(door->unix_door);
+    if (door->tcp_door)
+        spw_door_destroy(door->tcp_door);
+    explicit_bzero(door->token, sizeof door->token);
+    free(door);
+}

@@ -1,0 +1,405 @@
+/* main.c: spillwayd from start to stop: arguments, configuration, segment, store, loop, doors, control, drain.
+ *
+ * Owns: the process. Thread: this is the loop thread; the store and gRPC have threads of their own.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "sidecar/conf/conf.h"
+#include "sidecar/control/control.h"
+#include "sidecar/http/admin.h"
+#include "sidecar/http/quote_door.h"
+#include "sidecar/obs/log.h"
+#include "sidecar/state/prev.h"
+#include "sidecar/state/state.h"
+#include "sidecar/store/store.h"
+
+#define DEFAULT_CONF  "/etc/spillway/spillway.yaml"
+#define SWEEP_NS      UINT64_C(500000000)
+#define DRAIN_POLL_NS UINT64_C(20000000)
+
+struct sidecar {
+    struct spw_conf *conf;
+    struct spw_loop *loop;
+    struct spw_state *state;
+    struct spw_store *store;
+    struct spw_decider *decider;
+    struct spw_quote_door *door;
+    struct spw_admin *admin;
+    struct spw_control *control;
+    struct spw_loop_timer heartbeat, sweep, drain;
+    struct spw_loop_watch signals;
+    uint64_t drain_until_ns;
+    bool draining;
+};
+
+struct arguments {
+    const char *conf_path;
+    bool check_only;
+    bool print_sizes;
+};
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
+        "  spillwayd [--config FILE]        run; FILE is " DEFAULT_CONF " by default\n"
+        "  spillwayd --check-config [...]   read and check the configuration and its rate files, then exit\n"
+        "  spillwayd --print-segment-bytes  the size of both segment files for the configuration\n"
+        "  spillwayd --version\n\n"
+        "Signals: TERM or INT drain and stop; a second one stops at once.\n"
+        "Exit: 0 clean stop, 1 could not start or run, 2 wrong arguments.\n");
+}
+
+/* 0 = go on, otherwise exit with the code minus one. */
+static int read_arguments(int argc, char **argv, struct arguments *a)
+{
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"check-config", no_argument, NULL, 'k'},
+                                            {"print-segment-bytes", no_argument, NULL, 's'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+    a->conf_path = DEFAULT_CONF;
+    while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            a->conf_path = optarg;
+            break;
+        case 'k':
+            a->check_only = true;
+            break;
+        case 's':
+            a->print_sizes = true;
+            break;
+        case 'v':
+            printf("spillwayd " SPW_VERSION ", segment layout %u.%u\n", SPW_LAYOUT_MAJOR, SPW_LAYOUT_MINOR);
+            return 1;
+        case 'h':
+            usage(stdout);
+            return 1;
+        default:
+            usage(stderr);
+            return 3;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "spillwayd: \"%s\" is not understood\n", argv[optind]);
+        usage(stderr);
+        return 3;
+    }
+    return 0;
+}
+
+/* ---- rates named in the configuration ---- */
+
+static void told_bad_row(void *owner, const char *file, const struct spw_rates_problem *problem)
+{
+    (void)owner;
+    spw_log(SPW_LOG_WARN, "rates.row", "%s:%u: %s%s%s", file, problem->line,
+            problem->column ? problem->column : "", problem->column ? ": " : "", problem->text);
+}
+
+/* Load every file; publish is false when only checking. */
+static enum spw_status load_rates(const struct spw_conf *conf, struct spw_state *state, struct spw_error *err)
+{
+    struct spw_rates_table tables[SPW_CONF_RATE_FILES_MAX_COUNT];
+    struct spw_rates_source sources[SPW_CONF_RATE_FILES_MAX_COUNT];
+    struct spw_rates_options options = {.problem = told_bad_row};
+    const struct spw_conf_fallback *f = &conf->fallback;
+    enum spw_status status = SPW_STATUS_OK;
+    uint32_t n = 0;
+    for (; n < f->rate_files_count && status == SPW_STATUS_OK; n++) {
+        status = spw_rates_load(f->rate_files[n].file, &options, &tables[n], err);
+        memset(&sources[n], 0, sizeof sources[n]);
+        memcpy(sources[n].name, f->rate_files[n].source, sizeof sources[n].name);
+        sources[n].as_of_day = f->rate_files[n].as_of_day;
+        memcpy(sources[n].sha256, tables[n].sha256, sizeof sources[n].sha256);
+        sources[n].rows = tables[n].rows;
+        sources[n].rows_count = tables[n].rows_count;
+        if (status == SPW_STATUS_OK)
+            spw_log(SPW_LOG_INFO, "rates.loaded", "%s: %zu rows, %zu bad rows left out",
+                    f->rate_files[n].file, tables[n].rows_count, tables[n].bad_count);
+    }
+    if (status == SPW_STATUS_OK && state && n > 0)
+        status = spw_state_rates_replace(state, sources, n, NULL, err);
+    while (n > 0)
+        spw_rates_clean_up(&tables[--n]);
+    return status;
+}
+
+/* ---- timers ---- */
+
+static void heartbeat_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct sidecar *s = timer->owner;
+    uint64_t now_ns = spw_loop_now_ns(loop);
+    spw_state_heartbeat(s->state, now_ns);
+    spw_loop_timer_set(loop, timer, now_ns + SPW_HEARTBEAT_NS);
+}
+
+static void sweep_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct sidecar *s = timer->owner;
+    uint64_t now_ns = spw_loop_now_ns(loop);
+    spw_state_sweep(s->state, now_ns);
+    for (struct spw_prev *prev = spw_state_prev(s->state), *next; prev; prev = next) {
+        next = spw_prev_next(prev);
+        if (spw_prev_drained(s->state, prev, now_ns)) {
+            spw_store_release_map(s->store, spw_prev_map(prev));
+            spw_prev_remove(s->state, prev);
+        }
+    }
+    spw_loop_timer_set(loop, timer, now_ns + SWEEP_NS);
+}
+
+/* ---- stop ---- */
+
+static void drain_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct sidecar *s = timer->owner;
+    uint64_t now_ns = spw_loop_now_ns(loop);
+    bool idle = spw_quote_door_open_count(s->door) == 0 && spw_decider_jobs_count(s->decider) == 0;
+    if (idle || now_ns >= s->drain_until_ns)
+        spw_loop_stop(loop);
+    else
+        spw_loop_timer_set(loop, timer, now_ns + DRAIN_POLL_NS);
+}
+
+static void signal_came(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    struct sidecar *s = watch->owner;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(watch->fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (s->draining) {
+        spw_log(SPW_LOG_WARN, "stop", "second signal %u: stopping at once", info.ssi_signo);
+        spw_loop_stop(loop);
+        return;
+    }
+    s->draining = true;
+    spw_log(SPW_LOG_INFO, "drain", "signal %u: finishing %u quotes, at most %u ms", info.ssi_signo,
+            spw_decider_jobs_count(s->decider), s->conf->drain_ms);
+    spw_admin_set_ready(s->admin, false);
+    spw_quote_door_stop_listening(s->door);
+    spw_control_drain(s->control);
+    s->drain_until_ns = spw_loop_now_ns(loop) + s->conf->drain_ms * UINT64_C(1000000);
+    s->drain.fn = drain_due;
+    s->drain.owner = s;
+    spw_loop_timer_set(loop, &s->drain, spw_loop_now_ns(loop) + DRAIN_POLL_NS);
+}
+
+static enum spw_status watch_signals(struct sidecar *s, struct spw_error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "signalfd: %s", strerror(errno));
+    s->signals.fn = signal_came;
+    s->signals.owner = s;
+    return spw_loop_watch_set(s->loop, &s->signals, fd, SPW_LOOP_READ);
+}
+
+/* ---- start ---- */
+
+/* Before any thread: they inherit the mask and the limits. Secrets live in this process: no core dumps. */
+static void harden(void)
+{
+    struct rlimit none = {0, 0};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    setrlimit(RLIMIT_CORE, &none);
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
+static void configure_log(const struct spw_conf *conf)
+{
+    static const char *const name[] = {"debug", "info", "warn", "error"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(conf->log_level, name[i]) == 0)
+            spw_log_configure((enum spw_log_level)i, conf->log_json);
+    }
+}
+
+static enum spw_status open_loop(struct sidecar *s, struct spw_error *err)
+{
+    const char *wanted = s->conf->loop_backend;
+    enum spw_loop_backend backend = strcmp(wanted, "io_uring") == 0 ? SPW_LOOP_URING
+                                    : strcmp(wanted, "epoll") == 0  ? SPW_LOOP_EPOLL
+                                                                    : SPW_LOOP_AUTO;
+    enum spw_status status = spw_loop_new(backend, &s->loop, err);
+    if (status == SPW_STATUS_OK) {
+        bool second_choice = backend == SPW_LOOP_AUTO && strcmp(spw_loop_backend_name(s->loop), "epoll") == 0;
+        spw_log(second_choice ? SPW_LOG_WARN : SPW_LOG_INFO, "loop.backend", "%s: %s",
+                spw_loop_backend_name(s->loop), spw_loop_backend_reason(s->loop));
+    }
+    return status;
+}
+
+static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
+{
+    struct spw_store_options options = {.file = s->conf->store_file, .map = spw_state_map(s->state)};
+    enum spw_status status = spw_store_open(&options, &s->store, err);
+    for (struct spw_prev *prev = spw_state_prev(s->state); status == SPW_STATUS_OK && prev;
+         prev = spw_prev_next(prev))
+        spw_store_add_map(s->store, spw_prev_map(prev));
+    return status;
+}
+
+static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
+{
+    char socket_path[SPW_PATH_BYTES + 32], token_path[SPW_PATH_BYTES + 32], control_path[SPW_PATH_BYTES + 32];
+    const struct spw_conf *c = s->conf;
+    snprintf(socket_path, sizeof socket_path, "%s/quote.sock", c->segment.pub_dir);
+    snprintf(token_path, sizeof token_path, "%s/token", c->segment.pub_dir);
+    snprintf(control_path, sizeof control_path, "%s/control.sock", c->segment.pub_dir);
+    struct spw_decider_options decider = {.loop = s->loop, .state = s->state, .store = s->store, .conf = c};
+    enum spw_status status = spw_decider_new(&decider, &s->decider, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    struct spw_quote_door_options door = {.loop = s->loop,
+                                          .state = s->state,
+                                          .store = s->store,
+                                          .decider = s->decider,
+                                          .unix_path = socket_path,
+                                          .gid = c->segment.gid,
+                                          .listen = c->quote_listen,
+                                          .token_file = token_path};
+    status = spw_quote_door_new(&door, &s->door, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    struct spw_admin_options admin = {.loop = s->loop,
+                                      .state = s->state,
+                                      .store = s->store,
+                                      .decider = s->decider,
+                                      .conf = c,
+                                      .listen = c->admin_listen};
+    status = spw_admin_new(&admin, &s->admin, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    struct spw_control_options control = {.unix_path = control_path,
+                                          .gid = c->segment.gid,
+                                          .tcp_listen = c->control_listen,
+                                          .version = SPW_VERSION,
+                                          .loop = s->loop,
+                                          .state = s->state,
+                                          .store = s->store};
+    return spw_control_start(&control, &s->control, err);
+}
+
+static enum spw_status start(struct sidecar *s, struct spw_error *err)
+{
+    enum spw_status status = open_loop(s, err);
+    if (status == SPW_STATUS_OK)
+        status = spw_state_open(s->conf, &s->state, err);
+    if (status == SPW_STATUS_OK) {
+        spw_log(SPW_LOG_INFO, "segment", "%s (generation %016llx)", spw_state_origin(s->state),
+                (unsigned long long)spw_state_generation(s->state));
+        status = load_rates(s->conf, s->state, err);
+    }
+    if (status == SPW_STATUS_OK)
+        status = open_store(s, err);
+    if (status == SPW_STATUS_OK)
+        status = open_doors(s, err);
+    if (status == SPW_STATUS_OK)
+        status = watch_signals(s, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    s->heartbeat.fn = heartbeat_due;
+    s->heartbeat.owner = s;
+    s->sweep.fn = sweep_due;
+    s->sweep.owner = s;
+    spw_loop_timer_set(s->loop, &s->heartbeat, 0);
+    spw_loop_timer_set(s->loop, &s->sweep, 0);
+    spw_admin_set_ready(s->admin, true);
+    spw_control_serving_set(s->control, true);
+    return SPW_STATUS_OK;
+}
+
+/* The reverse order of start; what was never opened is skipped. */
+static void stop(struct sidecar *s, bool clean)
+{
+    spw_control_stop(s->control);
+    spw_admin_destroy(s->admin);
+    spw_quote_door_destroy(s->door);
+    spw_decider_destroy(s->decider);
+    if (s->store)
+        spw_store_close(s->store);
+    if (s->state)
+        spw_state_close(s->state, clean);
+    if (s->loop) {
+        if (s->signals.fn)
+            spw_loop_watch_close(s->loop, &s->signals);
+        spw_loop_destroy(s->loop);
+    }
+    spw_conf_destroy(s->conf);
+}
+
+static int check_or_print(const struct spw_conf *conf, const struct arguments *a, struct spw_error *err)
+{
+    if (a->print_sizes) {
+        uint64_t pub_bytes, rw_bytes;
+        spw_state_sizes(conf, &pub_bytes, &rw_bytes);
+        printf("pub %llu\nrw %llu\n", (unsigned long long)pub_bytes, (unsigned long long)rw_bytes);
+        return 0;
+    }
+    if (load_rates(conf, NULL, err) != SPW_STATUS_OK) {
+        fprintf(stderr, "spillwayd: %s\n", err->text);
+        return 1;
+    }
+    printf("%s: good\n", a->conf_path);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct sidecar s;
+    struct arguments a;
+    struct spw_error err;
+    memset(&s, 0, sizeof s);
+    memset(&a, 0, sizeof a);
+    memset(&err, 0, sizeof err);
+    int exit_code = read_arguments(argc, argv, &a);
+    if (exit_code)
+        return exit_code - 1;
+    harden();
+    if (spw_conf_load(a.conf_path, &s.conf, &err) != SPW_STATUS_OK) {
+        fprintf(stderr, "spillwayd: %s\n", err.text);
+        return 1;
+    }
+    configure_log(s.conf);
+    if (a.check_only || a.print_sizes) {
+        exit_code = check_or_print(s.conf, &a, &err);
+        spw_conf_destroy(s.conf);
+        return exit_code;
+    }
+    enum spw_status status = start(&s, &err);
+    if (status == SPW_STATUS_OK) {
+        spw_log(SPW_LOG_INFO, "ready", "spillwayd " SPW_VERSION " serves %u accounts",
+                s.conf->accounts_count);
+        status = spw_loop_run(s.loop, &err);
+    }
+    if (status != SPW_STATUS_OK)
+        spw_log(SPW_LOG_ERROR, "fatal", "%s: %s (%s)", spw_status_name(status), err.text,
+                spw_status_action(status));
+    stop(&s, status == SPW_STATUS_OK);
+    return status == SPW_STATUS_OK ? 0 : 1;
+}
