@@ -1,0 +1,170 @@
+/* breaker.c: spillwayctl breaker get | open | close | auto | observe | disable | reset.
+ *
+ * Owns: nothing. Called by: main.c. Thread: one.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/client.h"
+#include "sidecar/ctl/json.h"
+#include "sidecar/ctl/table.h"
+
+static void print_settings(struct spw_table *table, const Spillway__V1__BreakerSettings *s)
+{
+    char mode[32], window[32], least[32], most[32];
+    spw_json_word(&spillway__v1__breaker_mode__descriptor, (int)s->mode, mode, sizeof mode);
+    spw_format_span(s->window_ms, window, sizeof window);
+    spw_format_span(s->cooldown_min_ms, least, sizeof least);
+    spw_format_span(s->cooldown_max_ms, most, sizeof most);
+    spw_table_add(table, "opens");
+    spw_table_add(table, "after %u answers 429 in a row, or above %u.%02u %% bad of at least %u in %s",
+                  s->consecutive_429, s->ratio_429_ppm / 10000, s->ratio_429_ppm % 10000 / 100, s->minimum,
+                  window);
+    spw_table_add(table, "cooldown");
+    spw_table_add(table, "%s to %s", least, most);
+    spw_table_add(table, "mode");
+    spw_table_add(table, "%s", mode);
+}
+
+static void print_breaker(const Spillway__V1__Breaker *b)
+{
+    char force[32], span[32];
+    struct spw_table table = {.columns_count = 2};
+    spw_json_word(&spillway__v1__breaker_force__descriptor, (int)b->force, force, sizeof force);
+    spw_table_add(&table, "account");
+    spw_table_add(&table, "%s", b->account);
+    spw_table_add(&table, "state");
+    spw_format_span(b->open_for_ms, span, sizeof span);
+    if (b->open_for_ms)
+        spw_table_add(&table, "%s, a probe in %s", b->state, span);
+    else
+        spw_table_add(&table, "%s", b->state);
+    spw_table_add(&table, "by hand");
+    spw_table_add(&table, "%s", strcmp(force, "auto") == 0 ? "no: it decides by itself" : force);
+    spw_table_add(&table, "counted");
+    spw_table_add(&table, "%u answers 429 in a row, %u openings in a row", b->consecutive, b->trips);
+    if (b->settings)
+        print_settings(&table, b->settings);
+    spw_table_add(&table, "gate");
+    spw_format_span(b->gate_shut_for_ms, span, sizeof span);
+    if (b->gate_shut_for_ms)
+        spw_table_add(&table, "shut for %s (%s)", span, b->gate_source ? b->gate_source : "?");
+    else
+        spw_table_add(&table, "open");
+    spw_table_add(&table, "version");
+    spw_table_add(&table, "%" PRIu64, b->version);
+    spw_table_print(&table);
+}
+
+static int run_get(struct spw_ctl *ctl)
+{
+    Spillway__V1__GetBreakerRequest request = SPILLWAY__V1__GET_BREAKER_REQUEST__INIT;
+    request.account = ctl->arguments[0];
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Breakers/Get", &request.base,
+                                &spillway__v1__get_breaker_reply__descriptor, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__Breaker *breaker = ((const Spillway__V1__GetBreakerReply *)reply)->breaker;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else if (breaker)
+        print_breaker(breaker);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static int change(struct spw_ctl *ctl, Spillway__V1__SetBreakerRequest *request)
+{
+    uint64_t version = 0;
+    bool has_version;
+    if (!spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
+        return SPW_CTL_USAGE;
+    request->account = ctl->arguments[0];
+    request->has_expect_version = has_version;
+    request->expect_version = version;
+    request->has_dry_run = request->dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Breakers/Set", &request->base,
+                                &spillway__v1__set_breaker_reply__descriptor, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__SetBreakerReply *set = (const Spillway__V1__SetBreakerReply *)reply;
+    if (ctl->json) {
+        spw_json_print(spw_json_of_message(reply), false);
+    } else if (set->breaker) {
+        print_breaker(set->breaker);
+        printf("%s\n", set->dry_run ? "Nothing was changed (dry run)."
+                                    : "In force in this pod, until its next start.");
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static int force(struct spw_ctl *ctl, Spillway__V1__BreakerForce value)
+{
+    Spillway__V1__SetBreakerRequest request = SPILLWAY__V1__SET_BREAKER_REQUEST__INIT;
+    request.has_force = 1;
+    request.force = value;
+    return change(ctl, &request);
+}
+
+static int run_open(struct spw_ctl *ctl)
+{
+    return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_OPEN);
+}
+
+static int run_close(struct spw_ctl *ctl)
+{
+    return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_CLOSED);
+}
+
+static int run_auto(struct spw_ctl *ctl)
+{
+    return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO);
+}
+
+static int run_observe(struct spw_ctl *ctl)
+{
+    return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_OBSERVE);
+}
+
+static int run_disable(struct spw_ctl *ctl)
+{
+    return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_DISABLED);
+}
+
+static int run_reset(struct spw_ctl *ctl)
+{
+    Spillway__V1__SetBreakerRequest request = SPILLWAY__V1__SET_BREAKER_REQUEST__INIT;
+    request.has_reset = request.reset = 1;
+    return change(ctl, &request);
+}
+
+#define CHANGE(word, text, fn)                                                                               \
+    {                                                                                                        \
+        .group = "breaker", .name = word, .arguments = "ACCOUNT", .arguments_min = 1, .arguments_max = 1,    \
+        .summary = text, .examples = "  spillwayctl breaker " word " main\n",                                \
+        .options = {{"--expect-version", "N", "refuse if the account is at another version"},                \
+                    {"--dry-run", NULL, "say what would be; change nothing"}},                               \
+        .run = fn                                                                                            \
+    }
+
+const struct spw_ctl_command spw_ctl_breaker_commands[] = {
+    {.group = "breaker",
+     .name = "get",
+     .arguments = "ACCOUNT",
+     .arguments_min = 1,
+     .arguments_max = 1,
+     .summary = "One account's breaker and gate.",
+     .examples = "  spillwayctl breaker get main\n",
+     .run = run_get},
+    CHANGE("open", "Hold it open: no call goes out, every quote falls back.", run_open),
+    CHANGE("close", "Hold it closed: calls go out whatever the outcomes.", run_close),
+    CHANGE("auto", "Let go of it: it decides by itself again.", run_auto),
+    CHANGE("observe", "It decides and counts, but stops no call.", run_observe),
+    CHANGE("disable", "As if there were no breaker.", run_disable),
+    CHANGE("reset", "Close it now and forget what it has counted.", run_reset),
+    {.name = NULL}};

@@ -1,0 +1,160 @@
+/* limits.c: spillwayctl limits list | get | set.
+ *
+ * Owns: nothing. Called by: main.c. Thread: one.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/client.h"
+#include "sidecar/ctl/json.h"
+#include "sidecar/ctl/table.h"
+
+static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
+{
+    spw_table_add(table, "%s", limit->account);
+    spw_table_add(table, "%s", limit->rate ? limit->rate->text : "-");
+    spw_table_add(table, "%" PRIu64, limit->burst);
+    spw_table_add(table, "%u", limit->pods);
+    spw_table_add(table, "%s", limit->pod_rate ? limit->pod_rate->text : "-");
+    spw_table_add(table, "%" PRIu64, limit->pod_burst);
+    spw_table_add(table, "%" PRIu64 ".%03" PRIu64, limit->tokens_milli / 1000, limit->tokens_milli % 1000);
+    if (limit->has_provider_limit)
+        spw_table_add(table, "%" PRIu64, limit->provider_limit);
+    else
+        spw_table_add(table, "-");
+    if (limit->has_provider_remaining)
+        spw_table_add(table, "%" PRIu64, limit->provider_remaining);
+    else
+        spw_table_add(table, "-");
+    spw_table_add(table, "%s", limit->killed ? "off" : limit->observed_only ? "observe" : "on");
+    spw_table_add(table, "%" PRIu64, limit->version);
+}
+
+static void print_limits(Spillway__V1__Limit **limits, size_t count)
+{
+    static const char *const titles[] = {"ACCOUNT",    "RATE",    ">BURST",  ">PODS",
+                                         "THIS POD",   ">BURST",  ">TOKENS", ">TOLD LIMIT",
+                                         ">REMAINING", "LIMITER", ">VERSION"};
+    struct spw_table table = {.columns_count = sizeof titles / sizeof *titles, .titles = titles};
+    for (size_t i = 0; i < count; i++)
+        add_row(&table, limits[i]);
+    spw_table_print(&table);
+}
+
+static int run_list(struct spw_ctl *ctl)
+{
+    Spillway__V1__ListLimitsRequest request = SPILLWAY__V1__LIST_LIMITS_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Limits/List", &request.base,
+                                &spillway__v1__list_limits_reply__descriptor, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__ListLimitsReply *list = (const Spillway__V1__ListLimitsReply *)reply;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else
+        print_limits(list->limits, list->n_limits);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static int run_get(struct spw_ctl *ctl)
+{
+    Spillway__V1__GetLimitRequest request = SPILLWAY__V1__GET_LIMIT_REQUEST__INIT;
+    request.account = ctl->arguments[0];
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Get", &request.base,
+                                &spillway__v1__get_limit_reply__descriptor, &reply);
+    if (code)
+        return code;
+    Spillway__V1__Limit *limit = ((Spillway__V1__GetLimitReply *)reply)->limit;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else if (limit)
+        print_limits(&limit, 1);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static void print_set(const Spillway__V1__SetLimitReply *reply)
+{
+    const Spillway__V1__Limit *before = reply->before, *after = reply->limit;
+    if (!before || !after || !before->rate || !after->rate)
+        return;
+    printf("%s: %s, burst %" PRIu64 ", %u pods -> %s, burst %" PRIu64 ", %u pods\n", after->account,
+           before->rate->text, before->burst, before->pods, after->rate->text, after->burst, after->pods);
+    if (reply->dry_run)
+        printf("Nothing was changed (dry run). Its version is %" PRIu64 ".\n", before->version);
+    else
+        printf("In force in %s, version %" PRIu64 "; %s.\n", reply->reach ? reply->reach : "this pod",
+               after->version,
+               reply->survives_restart ? "it outlives a restart"
+                                       : "the configuration file is applied again at the next start");
+}
+
+static int run_set(struct spw_ctl *ctl)
+{
+    Spillway__V1__Rate rate = SPILLWAY__V1__RATE__INIT;
+    Spillway__V1__SetLimitRequest request = SPILLWAY__V1__SET_LIMIT_REQUEST__INIT;
+    uint64_t burst = 0, pods = 0, version = 0;
+    bool has_burst, has_pods, has_version;
+    if (!spw_ctl_number(ctl, "--burst", 1, UINT64_MAX, &burst, &has_burst) ||
+        !spw_ctl_number(ctl, "--pods", 1, UINT32_MAX, &pods, &has_pods) ||
+        !spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
+        return SPW_CTL_USAGE;
+    rate.text = (char *)(uintptr_t)spw_ctl_value(ctl, "--rate"); /* protobuf-c has no const, and only reads */
+    if (!rate.text && !has_burst && !has_pods)
+        return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst or --pods");
+    request.account = ctl->arguments[0];
+    request.rate = rate.text ? &rate : NULL;
+    request.has_burst = has_burst;
+    request.burst = burst;
+    request.has_pods = has_pods;
+    request.pods = (uint32_t)pods;
+    request.has_expect_version = has_version;
+    request.expect_version = version;
+    request.has_dry_run = request.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Set", &request.base,
+                                &spillway__v1__set_limit_reply__descriptor, &reply);
+    if (code)
+        return code;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else
+        print_set((const Spillway__V1__SetLimitReply *)reply);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+const struct spw_ctl_command spw_ctl_limits_commands[] = {
+    {.group = "limits",
+     .name = "list",
+     .arguments = "",
+     .summary = "Every account's limit and the tokens in hand.",
+     .examples = "  spillwayctl limits list\n  spillwayctl limits list --json\n",
+     .run = run_list},
+    {.group = "limits",
+     .name = "get",
+     .arguments = "ACCOUNT",
+     .arguments_min = 1,
+     .arguments_max = 1,
+     .summary = "One account's limit.",
+     .examples = "  spillwayctl limits get main\n",
+     .run = run_get},
+    {.group = "limits",
+     .name = "set",
+     .arguments = "ACCOUNT",
+     .arguments_min = 1,
+     .arguments_max = 1,
+     .summary = "Change an account's limit in this pod, until its next start.",
+     .examples = "  spillwayctl limits set main --rate 50/s --burst 100\n"
+                 "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n",
+     .options = {{"--rate", "RATE", "of the whole account, as 100/s, 7/min, 3/10s; 0/s = never"},
+                 {"--burst", "N", "tokens the whole account may save up"},
+                 {"--pods", "N", "pods that share the account"},
+                 {"--expect-version", "N", "refuse if the account is at another version"},
+                 {"--dry-run", NULL, "say what would be; change nothing"}},
+     .run = run_set},
+    {.name = NULL}};

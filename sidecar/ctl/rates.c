@@ -1,0 +1,301 @@
+/* rates.c: spillwayctl rates load | lookup | show.
+ *
+ * Owns: nothing. Called by: main.c. Thread: one.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/conf/conf.h"
+#include "sidecar/ctl/client.h"
+#include "sidecar/ctl/json.h"
+#include "sidecar/ctl/source.h"
+#include "sidecar/ctl/table.h"
+
+#define ROWS_A_MESSAGE  1000u
+#define LOAD_TIMEOUT_MS 600000
+
+/* protobuf-c has no const, and only reads. */
+#define UNCONST(text) ((char *)(uintptr_t)(text))
+
+/* ---- load ---- */
+
+static void tell_problem(void *owner, const char *file, const struct spw_rates_problem *problem)
+{
+    const struct spw_ctl *ctl = owner;
+    if (!ctl->json) {
+        fprintf(stderr, "%s:%u: %s%s%s\n", file, problem->line, problem->column ? problem->column : "",
+                problem->column ? ": " : "", problem->text);
+        return;
+    }
+    json_t *object =
+        json_pack("{s:{s:s, s:I, s:s*, s:s}}", "problem", "file", file, "line", (json_int_t)problem->line,
+                  "column", problem->column, "message", problem->text);
+    if (object)
+        json_dumpf(object, stderr, JSON_COMPACT);
+    fputc('\n', stderr);
+    json_decref(object);
+}
+
+static bool send_header(struct spw_ctl *ctl, struct spw_client_call *call, struct spw_ctl_source *source,
+                        uint64_t version)
+{
+    Spillway__V1__RatesHeader header = SPILLWAY__V1__RATES_HEADER__INIT;
+    header.source = UNCONST(spw_ctl_value(ctl, "--source"));
+    header.as_of = UNCONST(spw_ctl_value(ctl, "--as-of"));
+    header.has_sha256 = 1;
+    header.sha256.data = source->sha256;
+    header.sha256.len = sizeof source->sha256;
+    header.has_expect_version = version != 0;
+    header.expect_version = version;
+    header.has_dry_run = header.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
+    Spillway__V1__ReplaceRatesRequest part = SPILLWAY__V1__REPLACE_RATES_REQUEST__INIT;
+    part.part_case = SPILLWAY__V1__REPLACE_RATES_REQUEST__PART_HEADER;
+    part.header = &header;
+    return spw_client_send(call, &part.base);
+}
+
+static void fill_row(Spillway__V1__RateRow *message, struct spw_rate_row *row)
+{
+    spillway__v1__rate_row__init(message);
+    message->country = row->country;
+    message->state = row->state;
+    message->has_zip5 = message->has_combined_ppb = 1;
+    message->zip5 = row->zip5;
+    if (row->plus4_lo != UINT16_MAX) {
+        message->has_plus4_lo = message->has_plus4_hi = 1;
+        message->plus4_lo = row->plus4_lo;
+        message->plus4_hi = row->plus4_hi;
+    }
+    message->has_state_ppb = message->has_county_ppb = message->has_city_ppb = message->has_special_ppb = 1;
+    message->state_ppb = row->state_ppb;
+    message->county_ppb = row->county_ppb;
+    message->city_ppb = row->city_ppb;
+    message->special_ppb = row->special_ppb;
+    message->combined_ppb = row->combined_ppb;
+    message->region = row->region;
+}
+
+static bool send_rows(struct spw_client_call *call, struct spw_ctl_source *source)
+{
+    static Spillway__V1__RateRow messages[ROWS_A_MESSAGE];
+    static Spillway__V1__RateRow *pointers[ROWS_A_MESSAGE];
+    for (size_t at = 0; at < source->rows_count;) {
+        Spillway__V1__RateRows rows = SPILLWAY__V1__RATE_ROWS__INIT;
+        rows.rows = pointers;
+        for (; rows.n_rows < ROWS_A_MESSAGE && at < source->rows_count; rows.n_rows++, at++) {
+            fill_row(&messages[rows.n_rows], &source->rows[at]);
+            pointers[rows.n_rows] = &messages[rows.n_rows];
+        }
+        Spillway__V1__ReplaceRatesRequest part = SPILLWAY__V1__REPLACE_RATES_REQUEST__INIT;
+        part.part_case = SPILLWAY__V1__REPLACE_RATES_REQUEST__PART_ROWS;
+        part.rows = &rows;
+        if (!spw_client_send(call, &part.base))
+            return false;
+    }
+    return true;
+}
+
+static bool send_end(struct spw_client_call *call, const struct spw_ctl_source *source)
+{
+    Spillway__V1__RatesEnd end = SPILLWAY__V1__RATES_END__INIT;
+    end.has_rows = 1;
+    end.rows = source->rows_count;
+    Spillway__V1__ReplaceRatesRequest part = SPILLWAY__V1__REPLACE_RATES_REQUEST__INIT;
+    part.part_case = SPILLWAY__V1__REPLACE_RATES_REQUEST__PART_END;
+    part.end = &end;
+    return spw_client_send(call, &part.base);
+}
+
+static void print_load(struct spw_ctl *ctl, const struct spw_ctl_source *source,
+                       const ProtobufCMessage *reply)
+{
+    const Spillway__V1__ReplaceRatesReply *done = (const Spillway__V1__ReplaceRatesReply *)reply;
+    if (ctl->json) {
+        json_t *object = spw_json_of_message(reply);
+        json_object_set_new(object, "bad", json_integer((json_int_t)source->bad_count));
+        json_object_set_new(object, "duplicates", json_integer((json_int_t)source->duplicate_count));
+        json_object_set_new(object, "mismatches", json_integer((json_int_t)source->mismatch_count));
+        spw_json_print(object, false);
+        return;
+    }
+    printf("%" PRIu64 " rows %s, %zu bad", done->rows, done->dry_run ? "would be served" : "served",
+           source->bad_count);
+    if (source->duplicate_count)
+        printf(", %zu second rows of a ZIP code dropped (the highest rate is kept)", source->duplicate_count);
+    if (source->mismatch_count)
+        printf(", %zu whose parts do not add up (combined is charged)", source->mismatch_count);
+    printf("\n");
+    if (!done->dry_run && done->table)
+        printf("In force in this pod, version %" PRIu64
+               ": %u of %u places; the files of the configuration are read "
+               "again at the next start.\n",
+               done->table->version, done->table->records, done->table->capacity);
+}
+
+static int send_all(struct spw_ctl *ctl, struct spw_ctl_source *source, uint64_t version)
+{
+    struct spw_client *client;
+    int code = spw_client_open(ctl, &client);
+    if (code)
+        return code;
+    struct spw_client_call *call = spw_client_begin(client, "/spillway.v1.Rates/Replace", LOAD_TIMEOUT_MS);
+    /* A send that fails has met the end of the call: its status says why. */
+    if (send_header(ctl, call, source, version) && send_rows(call, source) && send_end(call, source))
+        spw_client_send_end(call);
+    ProtobufCMessage *reply = spw_client_receive(call, &spillway__v1__replace_rates_reply__descriptor);
+    code = spw_client_end(call);
+    if (!code && reply)
+        print_load(ctl, source, reply);
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+    spw_client_close(client);
+    return code;
+}
+
+static int run_load(struct spw_ctl *ctl)
+{
+    struct spw_error err;
+    uint64_t version = 0;
+    bool has_version;
+    int32_t day;
+    const char *as_of = spw_ctl_value(ctl, "--as-of");
+    if (!as_of || !spw_ctl_value(ctl, "--source"))
+        return spw_ctl_usage(
+            ctl, "give --as-of DATE and --source NAME: every fallback states where its rate is from");
+    if (spw_parse_date_day(as_of, &day, &err))
+        return spw_ctl_usage(ctl, "--as-of: %s", err.text);
+    if (!spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
+        return SPW_CTL_USAGE;
+    struct spw_ctl_source source = {0};
+    int code;
+    if (spw_ctl_source_load(&source, ctl->arguments, ctl->arguments_count, tell_problem, ctl, &err))
+        code = spw_ctl_fail(ctl, SPW_CTL_REFUSED, "%s; nothing was sent", err.text);
+    else
+        code = send_all(ctl, &source, version);
+    spw_ctl_source_clean_up(&source);
+    return code;
+}
+
+/* ---- lookup ---- */
+
+static void add_rate(struct spw_table *table, const char *name, const Spillway__V1__TaxRate *rate)
+{
+    if (!rate)
+        return;
+    spw_table_add(table, "%s", name);
+    char percent[32];
+    int bytes = snprintf(percent, sizeof percent, "%u.%07u", rate->ppb / 10000000, rate->ppb % 10000000);
+    while (percent[bytes - 1] == '0' && percent[bytes - 2] != '.')
+        percent[--bytes] = 0;
+    spw_table_add(table, "%s %%", percent);
+}
+
+static void print_lookup(const Spillway__V1__LookupRateReply *reply, const char *wanted)
+{
+    const Spillway__V1__AppliedRates *rates = reply->rates;
+    if (!rates) {
+        printf("Nothing is known of %s: fallback.on_no_rate decides.\n", wanted);
+        return;
+    }
+    struct spw_table table = {.columns_count = 2};
+    spw_table_add(&table, "match");
+    spw_table_add(&table, "%s%s%s, %s", reply->match, reply->zip5 ? " " : "", reply->zip5 ? reply->zip5 : "",
+                  reply->state ? reply->state : "-");
+    add_rate(&table, "combined", rates->combined);
+    add_rate(&table, "state", rates->state);
+    add_rate(&table, "county", rates->county);
+    add_rate(&table, "city", rates->city);
+    add_rate(&table, "special", rates->special);
+    spw_table_add(&table, "source");
+    spw_table_add(&table, "%s of %s, %u days old%s", rates->source, rates->as_of, rates->age_days,
+                  reply->refused ? ": TOO OLD, not served"
+                  : rates->stale ? ": older than fallback.max_age.warn"
+                                 : "");
+    spw_table_print(&table);
+}
+
+static int run_lookup(struct spw_ctl *ctl)
+{
+    Spillway__V1__LookupRateRequest request = SPILLWAY__V1__LOOKUP_RATE_REQUEST__INIT;
+    request.zip = ctl->arguments_count ? ctl->arguments[0] : NULL;
+    request.state = UNCONST(spw_ctl_value(ctl, "--state"));
+    request.country = UNCONST(spw_ctl_value(ctl, "--country"));
+    if (!request.zip && !request.state)
+        return spw_ctl_usage(ctl, "say where: a ZIP code, --state, or both");
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Rates/Lookup", &request.base,
+                                &spillway__v1__lookup_rate_reply__descriptor, &reply);
+    if (code)
+        return code;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else
+        print_lookup((const Spillway__V1__LookupRateReply *)reply, request.zip ? request.zip : request.state);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+/* ---- show ---- */
+
+static int run_show(struct spw_ctl *ctl)
+{
+    static const char *const titles[] = {"SOURCE", "AS OF", ">ROWS", "SHA-256"};
+    Spillway__V1__DescribeRatesRequest request = SPILLWAY__V1__DESCRIBE_RATES_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Rates/Describe", &request.base,
+                                &spillway__v1__describe_rates_reply__descriptor, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__RatesTable *r = ((const Spillway__V1__DescribeRatesReply *)reply)->table;
+    if (ctl->json) {
+        spw_json_print(spw_json_of_message(reply), false);
+    } else if (r) {
+        printf("%u of %u places, version %" PRIu64 "\n", r->records, r->capacity, r->version);
+        struct spw_table table = {.columns_count = sizeof titles / sizeof *titles, .titles = titles};
+        for (size_t i = 0; i < r->n_sources; i++) {
+            spw_table_add(&table, "%s", r->sources[i]->name);
+            spw_table_add(&table, "%s", r->sources[i]->as_of);
+            spw_table_add(&table, "%u", r->sources[i]->rows);
+            spw_table_add(&table, "%s", r->sources[i]->sha256 ? r->sources[i]->sha256 : "-");
+        }
+        if (r->n_sources)
+            spw_table_print(&table);
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+const struct spw_ctl_command spw_ctl_rates_commands[] = {
+    {.group = "rates",
+     .name = "load",
+     .arguments = "FILE...",
+     .arguments_min = 1,
+     .arguments_max = -1,
+     .summary = "Replace the table of this pod by these files (CSV, plain or gzip), until its next start.",
+     .examples = "  spillwayctl rates load zip5.csv.gz --as-of 2025-11-01 --source vendor-2025-11\n"
+                 "  spillwayctl rates load TAXRATES_ZIP5_*.csv --as-of 2025-11-01 --source vendor-2025-11 "
+                 "--dry-run\n",
+     .options = {{"--as-of", "DATE", "the day the rates were published for, as 2025-11-01"},
+                 {"--source", "NAME", "publisher and edition; letters, digits, '.', '_', '-'"},
+                 {"--expect-version", "N", "refuse if the table is at another version"},
+                 {"--dry-run", NULL, "check everything; replace nothing"}},
+     .run = run_load},
+    {.group = "rates",
+     .name = "lookup",
+     .arguments = "[ZIP]",
+     .arguments_max = 1,
+     .summary = "The rate a fallback to this place would be answered from.",
+     .examples =
+         "  spillwayctl rates lookup 98110\n  spillwayctl rates lookup 98110-1234 --state WA --json\n",
+     .options = {{"--state", "STATE", "two capital letters"},
+                 {"--country", "CODE", "two capital letters; default US"}},
+     .run = run_lookup},
+    {.group = "rates",
+     .name = "show",
+     .arguments = "",
+     .summary = "The table in force: size, version, sources.",
+     .examples = "  spillwayctl rates show\n",
+     .run = run_show},
+    {.name = NULL}};

@@ -1,0 +1,142 @@
+/* status.c: spillwayctl status | version.
+ *
+ * Owns: nothing. Called by: main.c. Thread: one.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/client.h"
+#include "sidecar/ctl/json.h"
+#include "sidecar/ctl/table.h"
+
+static int get(struct spw_ctl *ctl, ProtobufCMessage **reply)
+{
+    Spillway__V1__GetStatusRequest request = SPILLWAY__V1__GET_STATUS_REQUEST__INIT;
+    return spw_client_unary(ctl, "/spillway.v1.Status/Get", &request.base,
+                            &spillway__v1__get_status_reply__descriptor, reply);
+}
+
+static void add_store(struct spw_table *table, const Spillway__V1__StoreStatus *s)
+{
+    spw_table_add(table, "flags");
+    spw_table_add(table,
+                  "%" PRIu64 " stored: %" PRIu64 " provisional, %" PRIu64 " confirmed, %" PRIu64
+                  " cancelled, %" PRIu64 " superseded",
+                  s->flags, s->provisional, s->confirmed, s->cancelled, s->superseded);
+    spw_table_add(table, "ledger");
+    spw_table_add(table,
+                  "%s, newest %" PRIu64 ", acknowledged %" PRIu64 ", %" PRIu64 " damaged, %" PRIu64
+                  " failed commits",
+                  s->writable ? "writable" : "NOT WRITABLE", s->newest_sequence, s->acknowledged_sequence,
+                  s->damaged, s->commit_failures);
+}
+
+static void add_rates(struct spw_table *table, const Spillway__V1__RatesTable *r)
+{
+    spw_table_add(table, "rates");
+    spw_table_add(table, "%u of %u places, version %" PRIu64, r->records, r->capacity, r->version);
+    for (size_t i = 0; i < r->n_sources; i++) {
+        spw_table_add(table, "%s", "");
+        spw_table_add(table, "%s of %s, %u rows", r->sources[i]->name, r->sources[i]->as_of,
+                      r->sources[i]->rows);
+    }
+}
+
+static void print_sidecar(const Spillway__V1__GetStatusReply *s)
+{
+    char up[32];
+    struct spw_table table = {.columns_count = 2};
+    spw_format_span(s->uptime_ms, up, sizeof up);
+    spw_table_add(&table, "sidecar");
+    spw_table_add(&table, "%s, %s, up %s", s->version, s->serving ? "serving" : "NOT SERVING", up);
+    if (s->loop) {
+        spw_table_add(&table, "loop");
+        spw_table_add(&table, "%s (%s), longest turn %" PRIu64 ".%03" PRIu64 " ms", s->loop->backend,
+                      s->loop->reason, s->loop->lag_ns / 1000000, s->loop->lag_ns / 1000 % 1000);
+    }
+    if (s->segment) {
+        spw_table_add(&table, "segment");
+        spw_table_add(&table, "%s; generation %s", s->segment->origin, s->segment->generation);
+        spw_table_add(&table, "processes");
+        spw_table_add(&table, "%u attached of %u; %u of %u flag cells in use", s->segment->attached,
+                      s->segment->slots, s->segment->cells_busy, s->segment->cells);
+    }
+    if (s->store)
+        add_store(&table, s->store);
+    if (s->rates)
+        add_rates(&table, s->rates);
+    spw_table_print(&table);
+}
+
+static void add_account(struct spw_table *table, const Spillway__V1__AccountStatus *a)
+{
+    const Spillway__V1__Limit *l = a->limit;
+    const Spillway__V1__Breaker *b = a->breaker;
+    const Spillway__V1__DecisionCounts *d = a->decisions;
+    if (!l || !b || !d || !l->rate || !l->pod_rate)
+        return;
+    char force[32], gate[32];
+    spw_json_word(&spillway__v1__breaker_force__descriptor, (int)b->force, force, sizeof force);
+    spw_format_span(b->gate_shut_for_ms, gate, sizeof gate);
+    spw_table_add(table, "%s", l->account);
+    spw_table_add(table, "%s", l->rate->text);
+    spw_table_add(table, "%s", l->pod_rate->text);
+    spw_table_add(table, "%" PRIu64 " of %" PRIu64, l->tokens_milli / 1000, l->pod_burst);
+    if (b->force == SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO)
+        spw_table_add(table, "%s", b->state);
+    else
+        spw_table_add(table, "%s, by hand %s", b->state, force);
+    spw_table_add(table, "%s%s", b->gate_shut_for_ms ? "shut " : "open", b->gate_shut_for_ms ? gate : "");
+    spw_table_add(table, "%" PRIu64, d->allowed);
+    spw_table_add(table, "%" PRIu64,
+                  d->denied_bucket + d->denied_gate + d->denied_breaker + d->denied_concurrency +
+                      d->denied_other);
+    spw_table_add(table, "%" PRIu64, d->fallbacks);
+    spw_table_add(table, "%" PRIu64, d->no_rate);
+}
+
+static int run_status(struct spw_ctl *ctl)
+{
+    static const char *const titles[] = {"ACCOUNT", "RATE",     "THIS POD", ">TOKENS",    "BREAKER",
+                                         "GATE",    ">ALLOWED", ">DENIED",  ">FALLBACKS", ">NO RATE"};
+    ProtobufCMessage *reply;
+    int code = get(ctl, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__GetStatusReply *status = (const Spillway__V1__GetStatusReply *)reply;
+    if (ctl->json) {
+        spw_json_print(spw_json_of_message(reply), false);
+    } else {
+        print_sidecar(status);
+        printf("\n");
+        struct spw_table table = {.columns_count = sizeof titles / sizeof *titles, .titles = titles};
+        for (size_t i = 0; i < status->n_accounts; i++)
+            add_account(&table, status->accounts[i]);
+        spw_table_print(&table);
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static int run_version(struct spw_ctl *ctl)
+{
+    if (ctl->json)
+        spw_json_print(json_pack("{s:s}", "spillwayctl", SPW_VERSION), false);
+    else
+        printf("spillwayctl %s\n", SPW_VERSION);
+    return SPW_CTL_OK;
+}
+
+const struct spw_ctl_command spw_ctl_status_commands[] = {
+    {.name = "status",
+     .arguments = "",
+     .summary = "What an operator looks at first: sidecar, segment, ledger, rates, accounts.",
+     .examples = "  spillwayctl status\n  spillwayctl status --address 127.0.0.1:8391 --json\n",
+     .run = run_status},
+    {.name = "version",
+     .arguments = "",
+     .summary = "The version of this program; the sidecar's is in status.",
+     .examples = "  spillwayctl version\n",
+     .run = run_version},
+    {.name = NULL}};
