@@ -311,11 +311,13 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
                   : http_status == 0 || http_status >= 500 ? SPW_OUTCOME_FAILED
                                                            : SPW_OUTCOME_OK;
     if (http_status == 429) {
-        bool known = retry_after_ms >= 0;
+        bool known = retry_after_ms > 0; /* "0" is no invitation to hammer: the ordinary pause */
+        uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
+        if (pause_ms > SPW_GATE_MAX_MS)
+            pause_ms = SPW_GATE_MAX_MS;
         end.gate_shut = true;
         end.gate_source = known ? SPW_GATE_RETRY_AFTER : SPW_GATE_UNKNOWN_429;
-        end.gate_until_ns =
-            now_ns + (known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS) * UINT64_C(1000000);
+        end.gate_until_ns = now_ns + pause_ms * UINT64_C(1000000);
     }
     end.gate_open = end.outcome == SPW_OUTCOME_OK;
     if (map && ticket->generation)
@@ -490,7 +492,7 @@ static inline uint32_t spw__exchange(struct spw_client *c, const char *head, siz
         got += (size_t)n;
         answer[got] = 0;
         end = strstr(answer, "\r\n\r\n");
-        if (end && (got == room - 1 || strncmp(answer, "HTTP/1.1 422", 12) != 0))
+        if (end && (got == room - 1 || strncmp(answer, "HTTP/1.1 4", 10) != 0))
             break; /* the numbers are in the head; only an error's body is wanted whole */
     }
     if (end && strncmp(answer, "HTTP/1.1 ", 9) == 0) {
@@ -546,7 +548,7 @@ static inline uint32_t spw__code_of(const char *text, const char *(*name)(uint32
 }
 
 /* Read the sidecar's answer. false: it makes no sense, treat it as none. */
-static inline bool spw__reply_read(const char *head, uint32_t status, const char *body, uint32_t line_count,
+static inline bool spw__reply_read(const char *head, const char *body, uint32_t line_count,
                                    struct spw_quote_reply *reply)
 {
     char value[64], list[SPW_LINES_MAX_COUNT * 12];
@@ -567,7 +569,7 @@ static inline bool spw__reply_read(const char *head, uint32_t status, const char
     reply->rate_ppb = (uint32_t)spw__header_i64(head, "Spillway-Rate-Ppb", &known);
     reply->age_days = (uint32_t)spw__header_i64(head, "Spillway-Age-Days", &known);
     reply->stale = spw__header_i64(head, "Spillway-Stale", &known) == 1;
-    if (status == 422 || reply->decision == SPW_DECISION_REJECTED)
+    if (reply->decision == SPW_DECISION_REJECTED)
         SPW__SET(reply->error, body);
     if (reply->decision != SPW_DECISION_LIVE && reply->decision != SPW_DECISION_FALLBACK)
         return true;
@@ -609,7 +611,7 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
     uint64_t until_ns = spw_now_ns() + ((uint64_t)deadline_ms + c->grace_ms) * UINT64_C(1000000);
     uint32_t status =
         spw__exchange(c, head_buffer, head.used, json, json_bytes, until_ns, answer, sizeof answer, &body);
-    return status && spw__reply_read(answer, status, body, q->line_count, reply);
+    return status && spw__reply_read(answer, body, q->line_count, reply);
 }
 
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live

@@ -16,8 +16,8 @@ int main(void)
     request.account = "taxcloud-main";
     request.integration = "web";
     request.purpose = SPW_PURPOSE_ORDER;
-    request.ship_to.state = "WA";
-    request.ship_to.zip = "98110-1234";
+    request.ship_from = (struct spw_address){"US", "TX", "75201", "Dallas", "1500 Marilla St"};
+    request.ship_to = (struct spw_address){"US", "WA", "98110-1234", "Bainbridge Island", "100 Ravine Ln NE"};
     request.shipping_minor = 795;
     request.lines = lines;
     request.line_count = 2;

@@ -742,6 +742,10 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
   earned += g->e0_units;
   return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX;
 }
+static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns) {
+  if (g->units_den == 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX) return 0;
+  return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
+}
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units) {
   if (units <= g->e0_units) return g->base_ns;
   if (g->units_num == 0 || units > SPW_LEVEL_MAX) return SPW_FOREVER_NS;
@@ -756,10 +760,11 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
   if (tokens > (g->burst_units - (keep_units < g->burst_units ? keep_units : g->burst_units)) / g->units_per_token) return SPW_GCRA_NEVER;
   uint64_t need = tokens * g->units_per_token;
   uint64_t earned = spw_gcra_earned(g, now_ns);
-  if (earned - level > g->burst_units && earned > level) {
-    level = earned - g->burst_units;
-    if (g->units_den > 1 && now_ns > g->base_ns && (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num)
-      level++;
+  uint64_t earned_up = earned + spw__gcra_fraction(g, earned, now_ns);
+  if (earned_up > level && earned_up - level > g->burst_units) {
+    *next_level = earned_up - g->burst_units + need;
+    *wait_ns = 0;
+    return SPW_GCRA_TAKE;
   }
   uint64_t target = level + need + keep_units;
   if (target <= earned) {
@@ -1132,6 +1137,7 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
   struct spw_bucket_answer answer;
   memset(&answer, 0, sizeof answer);
   answer.result = SPW_BUCKET_WAIT;
+  if (max_wait_ns > SPW_AHEAD_MAX_NS) max_wait_ns = SPW_AHEAD_MAX_NS;
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
     uint64_t word, next = 0;
     struct spw_gcra g;
@@ -1485,6 +1491,7 @@ struct spw_ticket {
   bool has_permit;
   bool refresh;
   bool probe;
+  uint8_t charged;
 };
 static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index) {
   if (map->self.lock_fd < 0) return NULL;
@@ -1615,12 +1622,14 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, 
     ok = spw__admit_limiter(v, done, flags, tokens, max_wait_ns, now_ns, true, a, &taken[done]);
     done++;
   }
+  for (uint32_t i = 0; i < done; i++) ticket->charged = (uint8_t)(ticket->charged | taken[i] << i);
   if (ok && spw__admit_state(v, flags, now_ns, true, a, ticket)) return true;
   for (uint32_t i = 0; i < done; i++) {
     if (taken[i]) spw_bucket_refund(v->limiter[i], v->limiter_words[i], now_ns, tokens);
   }
   if (ticket->has_permit) spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
   ticket->has_permit = false;
+  ticket->charged = 0;
   return false;
 }
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index, uint32_t account_generation, uint32_t flags,
@@ -1674,7 +1683,7 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
   for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
     const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
     struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
-    if (limiter && words) spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
+    if (limiter && words && (ticket->charged >> i & 1)) spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
   }
 }
 struct spw_ref {
@@ -2622,10 +2631,12 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
   memset(&end, 0, sizeof end);
   end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : http_status == 0 || http_status >= 500 ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
   if (http_status == 429) {
-    bool known = retry_after_ms >= 0;
+    bool known = retry_after_ms > 0; /* "0" is no invitation to hammer: the ordinary pause */
+    uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
+    if (pause_ms > SPW_GATE_MAX_MS) pause_ms = SPW_GATE_MAX_MS;
     end.gate_shut = true;
     end.gate_source = known ? SPW_GATE_RETRY_AFTER : SPW_GATE_UNKNOWN_429;
-    end.gate_until_ns = now_ns + (known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS) * UINT64_C(1000000);
+    end.gate_until_ns = now_ns + pause_ms * UINT64_C(1000000);
   }
   end.gate_open = end.outcome == SPW_OUTCOME_OK;
   if (map && ticket->generation) (void)spw_settle(map, ticket, now_ns, &end);
@@ -2779,7 +2790,7 @@ static inline uint32_t spw__exchange(struct spw_client *c, const char *head, siz
     got += (size_t)n;
     answer[got] = 0;
     end = strstr(answer, "\r\n\r\n");
-    if (end && (got == room - 1 || strncmp(answer, "HTTP/1.1 422", 12) != 0))
+    if (end && (got == room - 1 || strncmp(answer, "HTTP/1.1 4", 10) != 0))
       break; /* the numbers are in the head; only an error's body is wanted whole */
   }
   if (end && strncmp(answer, "HTTP/1.1 ", 9) == 0) {
@@ -2829,7 +2840,7 @@ static inline uint32_t spw__code_of(const char *text, const char *(*name)(uint32
 }
 
 /* Read the sidecar's answer. false: it makes no sense, treat it as none. */
-static inline bool spw__reply_read(const char *head, uint32_t status, const char *body, uint32_t line_count, struct spw_quote_reply *reply) {
+static inline bool spw__reply_read(const char *head, const char *body, uint32_t line_count, struct spw_quote_reply *reply) {
   char value[64], list[SPW_LINES_MAX_COUNT * 12];
   bool known = false;
   spw__header(head, "Spillway-Decision", value, sizeof value);
@@ -2847,7 +2858,7 @@ static inline bool spw__reply_read(const char *head, uint32_t status, const char
   reply->rate_ppb = (uint32_t)spw__header_i64(head, "Spillway-Rate-Ppb", &known);
   reply->age_days = (uint32_t)spw__header_i64(head, "Spillway-Age-Days", &known);
   reply->stale = spw__header_i64(head, "Spillway-Stale", &known) == 1;
-  if (status == 422 || reply->decision == SPW_DECISION_REJECTED) SPW__SET(reply->error, body);
+  if (reply->decision == SPW_DECISION_REJECTED) SPW__SET(reply->error, body);
   if (reply->decision != SPW_DECISION_LIVE && reply->decision != SPW_DECISION_FALLBACK) return true;
   reply->tax_minor = spw__header_i64(head, "Spillway-Tax-Minor", &known);
   if (!known || !reply->quote_id[0] || (reply->decision == SPW_DECISION_FALLBACK && !reply->flag_id[0])) return false;
@@ -2879,7 +2890,7 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
   spw_text_put(&head, "\r\n\r\n");
   uint64_t until_ns = spw_now_ns() + ((uint64_t)deadline_ms + c->grace_ms) * UINT64_C(1000000);
   uint32_t status = spw__exchange(c, head_buffer, head.used, json, json_bytes, until_ns, answer, sizeof answer, &body);
-  return status && spw__reply_read(answer, status, body, q->line_count, reply);
+  return status && spw__reply_read(answer, body, q->line_count, reply);
 }
 
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live

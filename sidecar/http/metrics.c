@@ -98,7 +98,7 @@ static void sample(struct text *t, const char *name, double value, ...)
         separator = ",";
     }
     va_end(labels);
-    fprintf(t->out, "%s %.17g\n", *separator == ',' ? "}" : "", value);
+    fprintf(t->out, "%s %.15g\n", *separator == ',' ? "}" : "", value);
 }
 
 static void put(struct text *t, enum family f, double value, const char *label, const char *is,

@@ -49,15 +49,23 @@ static void answer_error(struct spw_door_request *request, uint32_t status, cons
     answer_text(request, status, NULL, 0, spw_error_json(error, detail));
 }
 
+/* The caller's own fault: the same decision, whether the sidecar or the provider found it. */
+static void answer_rejected(struct spw_door_request *request, uint32_t status, const char *error,
+                            const char *detail)
+{
+    struct spw_door_header decision = {"Spillway-Decision", spw_decision_name(SPW_DECISION_REJECTED)};
+    answer_text(request, status, &decision, 1, spw_error_json(error, detail));
+}
+
 static void answer_fault(struct spw_door_request *request, const struct spw_error *err)
 {
     switch (err->status) {
     case SPW_STATUS_NOT_FOUND:
-        answer_error(request, 404, "not-found", err->text);
+        answer_rejected(request, 404, "not-found", err->text);
         break;
     case SPW_STATUS_INVALID:
     case SPW_STATUS_PARSE:
-        answer_error(request, 400, "bad-request", err->text);
+        answer_rejected(request, 400, "bad-request", err->text);
         break;
     default:
         answer_error(request, 500, "internal", err->text);
