@@ -12,7 +12,8 @@
 
 #include "sidecar/store/schema.h"
 
-#define BUSY_MS 2000 /* another program may hold the write lock for a moment: somebody's sqlite3 shell */
+#define BUSY_MS            2000 /* another program may hold the write lock for a moment: somebody's sqlite3 shell */
+#define DATABASE_MIN_BYTES 512 /* SQLite's smallest page */
 
 enum spw_status spw_ledger_status(int rc)
 {
@@ -151,16 +152,32 @@ static enum spw_status check_place(const char *file, struct spw_error *err)
     return SPW_STATUS_OK;
 }
 
-/* A log whose database is empty or gone would be thrown away by SQLite: a crash while setting a file aside, or a file
- * cut to nothing. */
-static bool log_is_orphaned(const char *file)
+static off_t bytes_of(const char *file, const char *ending)
 {
-    char log[4200];
+    char path[4200];
     struct stat st;
-    snprintf(log, sizeof log, "%s-wal", file);
-    if (stat(log, &st) != 0 || st.st_size == 0)
-        return false;
-    return stat(file, &st) != 0 || st.st_size == 0;
+    snprintf(path, sizeof path, "%s%s", file, ending);
+    return stat(path, &st) == 0 ? st.st_size : 0;
+}
+
+/* What SQLite would not mind: a file cut inside its last page reads as zeros there; a shorter one, or a log whose
+ * database is gone (a crash while setting it aside), counts as a new database, and the log is thrown away. While a log
+ * or journal is there, a partial page is what a crash leaves, and they mend it. */
+static bool is_cut(const char *file)
+{
+    off_t bytes = bytes_of(file, ""), logged = bytes_of(file, "-wal") + bytes_of(file, "-journal");
+    if (bytes == 0)
+        return logged > 0;
+    if (bytes < DATABASE_MIN_BYTES)
+        return true;
+    uint8_t page[2] = {0}; /* big-endian, 1 = 65,536: sqlite.org/fileformat2.html */
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    bool known = fd >= 0 && pread(fd, page, 2, 16) == 2;
+    if (fd >= 0)
+        close(fd);
+    unsigned page_bytes = (unsigned)page[0] << 8 | page[1];
+    page_bytes = page_bytes == 1 ? 65536 : page_bytes;
+    return known && page_bytes && logged == 0 && bytes % page_bytes != 0;
 }
 
 static enum spw_status check_whole(sqlite3 *db, const char *file, struct spw_error *err)
@@ -230,9 +247,8 @@ enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, boo
     enum spw_status status = check_place(file, err);
     if (status != SPW_STATUS_OK)
         return status;
-    if (log_is_orphaned(file))
-        return spw_error_set(err, SPW_STATUS_CORRUPT, "%s: is empty or gone, but its log %s-wal is not", file,
-                             file);
+    if (is_cut(file))
+        return spw_error_set(err, SPW_STATUS_CORRUPT, "%s: cut short, or gone and only its log left", file);
     status = open_connection(ledger, file, check, err);
     if (status != SPW_STATUS_OK)
         spw_ledger_close(ledger);
@@ -241,14 +257,14 @@ enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, boo
 
 enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes, struct spw_error *err)
 {
-    static const char *const ending[] = {"", "-wal", "-shm"};
+    static const char *const ending[] = {"", "-wal", "-journal", "-shm"};
     char from[4200], target[4300];
     struct stat st;
     snprintf(to, to_bytes, "%s.damaged-%lld", file, (long long)time(NULL));
     for (int i = 2; i < 10000 && lstat(to, &st) == 0; i++)
         snprintf(to, to_bytes, "%s.damaged-%lld-%d", file, (long long)time(NULL), i);
     /* The database first: were its log moved first and we died, what the log holds would be missing without a trace. */
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
         snprintf(from, sizeof from, "%s%s", file, ending[i]);
         snprintf(target, sizeof target, "%s%s", to, ending[i]);
         if (rename(from, target) != 0 && errno != ENOENT)

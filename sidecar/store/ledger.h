@@ -52,7 +52,7 @@ enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, boo
     SPW_WARN_UNUSED;
 void spw_ledger_close(struct spw_ledger *ledger);
 
-/* Rename file, -wal and -shm to <file>.damaged-<unixtime>...; the new name to `to`. */
+/* Rename file, -wal, -journal and -shm to <file>.damaged-<unixtime>...; the new name to `to`. */
 enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes, struct spw_error *err) SPW_WARN_UNUSED;
 
 /* The connection's settings, for writer and reader. */
