@@ -137,8 +137,10 @@ struct spw_client_call *spw_client_begin(struct spw_client *client, const char *
     uint64_t wanted_ms = client->ctl->timeout_ms ? client->ctl->timeout_ms : timeout_ms;
     gpr_timespec deadline =
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis((int64_t)wanted_ms, GPR_TIMESPAN));
-    call->grpc = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
-                                          grpc_slice_from_copied_string(method), NULL, deadline, NULL);
+    grpc_slice name = grpc_slice_from_copied_string(method);
+    call->grpc = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue, name,
+                                          NULL, deadline, NULL);
+    grpc_slice_unref(name);
     grpc_op ops[2];
     memset(ops, 0, sizeof ops);
     ops[0].op = GRPC_OP_RECV_INITIAL_METADATA;

@@ -39,7 +39,8 @@ struct spw_ctl_command {
 
 struct spw_ctl {
     const struct spw_ctl_command *command;
-    char **arguments;
+    char **words;     /* all that is no option; freed by main */
+    char **arguments; /* those behind the command */
     int arguments_count;
     const char *values[SPW_CTL_OPTIONS_MAX_COUNT]; /* of command->options; "" for one that takes no value */
     const char *address;                           /* gRPC's form: "unix:/path" or "host:port" */

@@ -268,11 +268,11 @@ static void settle_address(struct spw_ctl *ctl)
 
 int spw_ctl_options_read(struct spw_ctl *ctl, int argc, char **argv, const char **group)
 {
-    char **words = calloc((size_t)argc + 1, sizeof *words); /* lives as long as the program */
+    char **words = calloc((size_t)argc + 1, sizeof *words);
     int words_count = 0;
     if (!words)
         return spw_ctl_fail(ctl, SPW_CTL_REFUSED, "no memory");
-    ctl->arguments = words;
+    ctl->words = ctl->arguments = words;
     if (split(ctl, argc, argv, words, &words_count) || choose(ctl, words, &words_count, group))
         return SPW_CTL_USAGE;
     if (!ctl->command || ctl->help)
