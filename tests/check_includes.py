@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = {
     "obs": set(),
     "loop": set(),
-    "conf": {"proto"},
+    "conf": {"proto", "provider"},  # profile names and paths; a profile takes plain conf structs and links nothing back
     "provider": {"conf"},
     "rates": {"conf"},
     "state": {"conf", "loop", "provider", "rates"},
@@ -23,7 +23,7 @@ ROOMS = {
     "http": {"conf", "loop", "provider", "rates", "state", "store"},
     "control": {"conf", "loop", "proto", "rates", "state", "store"},
     "ctl": {"conf", "proto", "rates", "state", "store"},
-    "mock": {"loop", "http"},
+    "mock": {"conf", "provider", "rates"},
 }
 
 # The contract headers stand in any program: the C library and the kernel's own headers, nothing else.
