@@ -3,8 +3,13 @@
  * Owns: connections to providers. Called by: decide.c (the decision tree). Thread: the loop thread.
  *
  * A request gets exactly one call of its done function, never from inside spw_http_client_send. Nothing is retried
- * here, no redirect is followed, environment proxies and netrc are ignored, TLS is verified, names are resolved
- * without stalling the loop, and the answer's size is capped.
+ * here but one thing: a kept connection that turns out dead before a byte of answer came is replaced once, as every
+ * HTTP client does (attempts is 2 then). No redirect is followed, no cookie kept, environment proxies and netrc are
+ * ignored, TLS is verified, names are resolved without stalling the loop, and the answer's size is capped after
+ * decompression: bodies arrive decoded, so who passes headers on drops Content-Encoding and Content-Length.
+ *
+ * Host, Content-Length, Transfer-Encoding, Connection, Accept-Encoding and Expect are set here; lines with these names
+ * in a request are left out.
  */
 #ifndef SPW_HTTP_CLIENT_H
 #define SPW_HTTP_CLIENT_H
@@ -19,37 +24,40 @@ struct spw_http_client;
 struct spw_http_call; /* one request in flight */
 
 struct spw_http_request {
-    const char *method;             /* "GET", "POST", ... */
-    const char *url;                /* absolute; scheme and authority come from configuration only */
-    const char *const *headers;     /* "Name: value" lines; copied */
+    const char *method;         /* "GET", "POST", ... */
+    const char *url;            /* absolute; scheme and authority come from configuration only */
+    const char *const *headers; /* "Name: value" lines without CR and LF; copied */
     size_t header_count;
-    const char *body;               /* copied; NULL with 0 bytes = no body */
+    const char *body; /* copied; NULL with 0 bytes = no body */
     size_t body_bytes;
-    uint64_t deadline_ns;           /* CLOCK_BOOTTIME: the call is over at the first turn after it */
-    uint64_t connect_timeout_ms;
+    uint64_t deadline_ns;        /* CLOCK_BOOTTIME: the call is over at the first turn after it */
+    uint64_t connect_timeout_ms; /* 0 = the deadline alone; passing it ends the call as CONNECT */
 };
 
 enum spw_http_outcome {
-    SPW_HTTP_ANSWERED,  /* a whole answer: status, headers, body */
-    SPW_HTTP_TIMEOUT,   /* the deadline passed */
-    SPW_HTTP_CONNECT,   /* name, connection or TLS failed before anything was sent */
-    SPW_HTTP_BROKEN,    /* cut off, wrong length, too large, not HTTP */
+    SPW_HTTP_ANSWERED, /* a whole answer: status, headers, body */
+    SPW_HTTP_TIMEOUT,  /* the deadline passed */
+    SPW_HTTP_CONNECT,  /* name, connection or TLS failed before anything was sent */
+    SPW_HTTP_BROKEN,   /* cut off, wrong length, too large, not HTTP */
     SPW_HTTP_CANCELLED
 };
 
 struct spw_http_response {
     enum spw_http_outcome outcome;
-    uint32_t status;                /* 0 unless headers arrived */
-    const char *headers;            /* raw header block of the final answer, "Name: value\r\n"..., NUL-terminated */
+    uint32_t status;     /* 0 unless headers arrived */
+    uint32_t attempts;   /* times the request was put on a connection; 0 = never */
+    const char *headers; /* raw header block of the final answer, "Name: value\r\n"..., NUL-terminated,
+                                       without status line, blank line and trailers */
     size_t headers_bytes;
-    const char *body;
+    const char *body; /* NUL-terminated; empty unless ANSWERED */
     size_t body_bytes;
-    uint64_t sent_ns;               /* when the request was started */
+    uint64_t sent_ns; /* when the request was started */
     uint64_t done_ns;
-    const char *detail;             /* libcurl's words for a failure, "" otherwise; no secrets */
+    const char *detail; /* libcurl's words for a failure, "" otherwise; no secrets */
 };
 
-typedef void spw_http_done_fn(void *owner, const struct spw_http_response *response); /* response valid in the call */
+typedef void spw_http_done_fn(void *owner,
+                              const struct spw_http_response *response); /* response valid in the call */
 
 struct spw_http_client_options {
     uint32_t connections_per_host_max; /* 0 = 32 */
@@ -58,14 +66,18 @@ struct spw_http_client_options {
     bool allow_plain_http;             /* per URL scheme: http:// is refused unless set */
 };
 
+/* Also ignores SIGPIPE for the process if nobody handles it: OpenSSL writes without MSG_NOSIGNAL. */
 enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http_client_options *options,
                                     struct spw_http_client **out, struct spw_error *err) SPW_WARN_UNUSED;
-void spw_http_client_destroy(struct spw_http_client *client); /* calls in flight end as CANCELLED */
+/* Calls in flight end as CANCELLED. Not from inside a done function. */
+void spw_http_client_destroy(struct spw_http_client *client);
 
+/* INVALID: the URL, method or a header line is malformed. REFUSED: http:// without allow_plain_http, or another scheme.
+ * Then done is never called. A deadline already past ends the call as TIMEOUT without any contact. */
 enum spw_status spw_http_client_send(struct spw_http_client *client, const struct spw_http_request *request,
                                      spw_http_done_fn *done, void *owner, struct spw_http_call **out,
                                      struct spw_error *err) SPW_WARN_UNUSED;
-/* Give up: done is not called any more. */
+/* Give up: done is not called any more. The call is gone once done has begun. */
 void spw_http_call_cancel(struct spw_http_call *call);
 
 #endif

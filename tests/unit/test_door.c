@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -722,6 +723,26 @@ static void test_bad_addresses_name_themselves(void **state)
     assert_non_null(strstr(err.text, "/nowhere/x.sock"));
 }
 
+static size_t open_descriptors(void)
+{
+    size_t count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL) {
+        count++;
+    }
+    closedir(directory);
+    return count;
+}
+
+static size_t descriptors_before;
+
+static void test_no_descriptor_is_left_open(void **state)
+{
+    (void)state;
+    assert_int_equal(open_descriptors(), descriptors_before);
+}
+
 static int run_on(enum spw_loop_backend wanted, const char *name)
 {
     const struct CMUnitTest tests[] = {
@@ -737,8 +758,10 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_unix_door),
         cmocka_unit_test(test_live_socket_is_busy_and_dead_one_replaced),
+        cmocka_unit_test(test_no_descriptor_is_left_open),
     };
     backend = wanted;
+    descriptors_before = open_descriptors();
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
 

@@ -1,0 +1,713 @@
+/* client.c: HTTP requests to providers. See client.h.
+ *
+ * libcurl tells by two callbacks which sockets and which time it waits for; they become watches and one timer of the
+ * loop, and whatever the loop sees is handed to curl_multi_socket_action, never from inside a callback of libcurl's.
+ * Each call has a timer of its own besides libcurl's: a look-up that stalls, or a call still queued behind the cap on
+ * connections, ends at its deadline like any other.
+ */
+#include "sidecar/http/client.h"
+
+#include <curl/curl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    CONNECTIONS_PER_HOST = 32,
+    IDLE_CONNECTIONS_MAX = 256, /* at least as many as calls at a time, or kept connections are thrown away */
+    ANSWER_MAX_BYTES = 1 << 20,
+    HEADERS_MAX_BYTES = 64 << 10,
+    ATTEMPTS_MAX = 2 /* libcurl itself would go on to 6 on connections that die at once */
+};
+
+struct buffer {
+    char *data; /* NUL-terminated once anything was put in */
+    size_t bytes;
+    size_t capacity;
+    size_t max_bytes;
+};
+
+struct client_socket {
+    struct spw_loop_watch watch;
+    struct spw_http_client *client;
+    struct client_socket *previous, *next;
+};
+
+struct spw_http_call {
+    struct spw_http_client *client;
+    struct spw_http_call *previous, *next;
+    CURL *easy;
+    struct curl_slist *headers;
+    char *body;
+    spw_http_done_fn *done;
+    void *owner;
+    struct spw_loop_timer deadline;
+    uint64_t deadline_ns;
+    uint64_t sent_ns;
+    struct buffer answer_headers;
+    struct buffer answer_body;
+    uint32_t attempts;
+    bool headers_complete;
+    bool too_large;
+    bool in_multi;
+    bool finishing; /* done is being called */
+    char detail[CURL_ERROR_SIZE];
+};
+
+struct spw_http_client {
+    struct spw_loop *loop;
+    CURLM *multi;
+    struct spw_loop_timer timer; /* libcurl's */
+    struct client_socket *sockets;
+    struct spw_http_call *calls;
+    size_t answer_max_bytes;
+    char *ca_file;
+    bool allow_plain_http;
+    bool closing;
+};
+
+/* -------- the answer -------- */
+
+/* False when it would grow past its maximum or memory is out. */
+static bool buffer_append(struct buffer *buffer, const char *data, size_t bytes)
+{
+    if (bytes > buffer->max_bytes - buffer->bytes) {
+        return false;
+    }
+    if (buffer->bytes + bytes + 1 > buffer->capacity) {
+        size_t capacity = buffer->capacity == 0 ? 1024 : buffer->capacity;
+        while (capacity < buffer->bytes + bytes + 1) {
+            capacity *= 2;
+        }
+        char *grown = realloc(buffer->data, capacity);
+        if (grown == NULL) {
+            return false;
+        }
+        buffer->data = grown;
+        buffer->capacity = capacity;
+    }
+    memcpy(buffer->data + buffer->bytes, data, bytes);
+    buffer->bytes += bytes;
+    buffer->data[buffer->bytes] = '\0';
+    return true;
+}
+
+static size_t on_header(char *line, size_t size, size_t count, void *owner)
+{
+    struct spw_http_call *call = owner;
+    size_t bytes = size * count;
+    if (bytes >= 5 && memcmp(line, "HTTP/", 5) == 0) { /* of an interim answer or of the final one */
+        call->answer_headers.bytes = 0;
+        call->headers_complete = false;
+        return bytes;
+    }
+    if (call->headers_complete) {
+        return bytes; /* a trailer */
+    }
+    if (line[0] == '\r' || line[0] == '\n') {
+        call->headers_complete = true;
+        return bytes;
+    }
+    if (!buffer_append(&call->answer_headers, line, bytes)) {
+        call->too_large = true;
+        return 0;
+    }
+    return bytes;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *owner)
+{
+    struct spw_http_call *call = owner;
+    size_t bytes = size * count;
+    if (!buffer_append(&call->answer_body, data, bytes)) {
+        call->too_large = true;
+        return 0;
+    }
+    return bytes;
+}
+
+/* Just before the request goes out on a connection, the second time after a dead kept connection. */
+static int on_ready(void *owner, char *remote_ip, char *local_ip, int remote_port, int local_port)
+{
+    struct spw_http_call *call = owner;
+    (void)remote_ip;
+    (void)local_ip;
+    (void)remote_port;
+    (void)local_port;
+    if (call->attempts == ATTEMPTS_MAX) {
+        return CURL_PREREQFUNC_ABORT;
+    }
+    call->attempts++;
+    call->answer_headers.bytes = 0;
+    call->answer_body.bytes = 0;
+    call->headers_complete = false;
+    return CURL_PREREQFUNC_OK;
+}
+
+/* -------- the end of a call -------- */
+
+static void call_free(struct spw_http_call *call)
+{
+    struct spw_http_client *client = call->client;
+    spw_loop_timer_cancel(client->loop, &call->deadline);
+    if (call->in_multi) {
+        curl_multi_remove_handle(client->multi, call->easy);
+    }
+    curl_easy_cleanup(call->easy);
+    if (call->previous != NULL) {
+        call->previous->next = call->next;
+    } else if (client->calls == call) {
+        client->calls = call->next;
+    }
+    if (call->next != NULL) {
+        call->next->previous = call->previous;
+    }
+    curl_slist_free_all(call->headers);
+    free(call->body);
+    free(call->answer_headers.data);
+    free(call->answer_body.data);
+    free(call);
+}
+
+static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, const char *detail)
+{
+    long status = 0;
+    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    const struct buffer *headers = &call->answer_headers;
+    const struct buffer *body = &call->answer_body;
+    bool has_body = outcome == SPW_HTTP_ANSWERED && body->bytes > 0;
+    struct spw_http_response response = {
+        .outcome = outcome,
+        .status = call->headers_complete ? (uint32_t)status : 0,
+        .attempts = call->attempts,
+        .headers = headers->bytes > 0 ? headers->data : "",
+        .headers_bytes = headers->bytes,
+        .body = has_body ? body->data : "",
+        .body_bytes = has_body ? body->bytes : 0,
+        .sent_ns = call->sent_ns,
+        .done_ns = spw_loop_now_ns(call->client->loop),
+        .detail = detail,
+    };
+    call->finishing = true;
+    spw_loop_timer_cancel(call->client->loop, &call->deadline);
+    call->done(call->owner, &response);
+    call_free(call);
+}
+
+static void finish_by_curl(struct spw_http_call *call, CURLcode code)
+{
+    if (code == CURLE_OK && call->headers_complete) {
+        finish(call, SPW_HTTP_ANSWERED, "");
+        return;
+    }
+    if (code == CURLE_OK) { /* libcurl 7.88 takes an end within the headers for the end of an answer */
+        finish(call, SPW_HTTP_BROKEN, "the answer ended within its headers");
+        return;
+    }
+    const char *detail = call->detail[0] != '\0' ? call->detail : curl_easy_strerror(code);
+    char text[96];
+    if (call->too_large || code == CURLE_FILESIZE_EXCEEDED) {
+        snprintf(text, sizeof text, "the answer is larger than %zu bytes, or its headers than %d",
+                 call->client->answer_max_bytes, HEADERS_MAX_BYTES);
+        detail = text;
+    }
+    enum spw_http_outcome outcome = call->attempts == 0 ? SPW_HTTP_CONNECT : SPW_HTTP_BROKEN;
+    if (code == CURLE_OPERATION_TIMEDOUT &&
+        (call->attempts > 0 || spw_loop_now_ns(call->client->loop) >= call->deadline_ns)) {
+        outcome = SPW_HTTP_TIMEOUT;
+    }
+    finish(call, outcome, detail);
+}
+
+static void on_deadline(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    (void)loop;
+    finish(timer->owner, SPW_HTTP_TIMEOUT, "the deadline passed");
+}
+
+/* -------- libcurl on the loop -------- */
+
+/* After anything that lets libcurl work: calls that ended. Their done functions may start and cancel others, so each
+ * is looked for anew. */
+static void take_finished(struct spw_http_client *client)
+{
+    CURLMsg *message;
+    int left;
+    while ((message = curl_multi_info_read(client->multi, &left)) != NULL) {
+        if (message->msg != CURLMSG_DONE) {
+            continue;
+        }
+        CURLcode code = message->data.result;
+        char *call = NULL;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+        finish_by_curl((struct spw_http_call *)(void *)call, code);
+    }
+}
+
+static void act(struct spw_http_client *client, curl_socket_t fd, int bits)
+{
+    int running;
+    curl_multi_socket_action(client->multi, fd, bits, &running);
+    take_finished(client);
+}
+
+static void on_socket_ready(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    struct client_socket *socket = watch->owner;
+    (void)loop;
+    int bits = 0;
+    if ((events & (SPW_LOOP_READ | SPW_LOOP_HANGUP | SPW_LOOP_ERROR)) != 0) {
+        bits |=
+            CURL_CSELECT_IN; /* a closed or failed socket may still hold an answer, and tells its error on read */
+    }
+    if ((events & SPW_LOOP_WRITE) != 0) {
+        bits |= CURL_CSELECT_OUT;
+    }
+    if ((events & SPW_LOOP_ERROR) != 0) {
+        bits |= CURL_CSELECT_ERR;
+    }
+    act(socket->client, watch->fd, bits);
+}
+
+static void on_curl_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    (void)loop;
+    act(timer->owner, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int curl_wants_timer(CURLM *multi, long timeout_ms, void *owner)
+{
+    struct spw_http_client *client = owner;
+    (void)multi;
+    if (timeout_ms < 0) {
+        spw_loop_timer_cancel(client->loop, &client->timer);
+    } else {
+        spw_loop_timer_set(client->loop, &client->timer,
+                           spw_loop_now_ns(client->loop) + (uint64_t)timeout_ms * 1000000U);
+    }
+    return 0;
+}
+
+static void socket_free(struct client_socket *socket)
+{
+    /* The loop lets go of the descriptor here, so libcurl's close(), which comes next, reaches the peer. */
+    spw_loop_watch_stop(socket->client->loop, &socket->watch);
+    if (socket->previous != NULL) {
+        socket->previous->next = socket->next;
+    } else {
+        socket->client->sockets = socket->next;
+    }
+    if (socket->next != NULL) {
+        socket->next->previous = socket->previous;
+    }
+    free(socket);
+}
+
+static struct client_socket *socket_new(struct spw_http_client *client)
+{
+    struct client_socket *socket = calloc(1, sizeof *socket);
+    if (socket != NULL) {
+        socket->client = client;
+        socket->watch.fn = on_socket_ready;
+        socket->watch.owner = socket;
+        socket->next = client->sockets;
+        if (socket->next != NULL) {
+            socket->next->previous = socket;
+        }
+        client->sockets = socket;
+    }
+    return socket;
+}
+
+static int curl_wants_socket(CURL *easy, curl_socket_t fd, int what, void *owner, void *socket_owner)
+{
+    struct spw_http_client *client = owner;
+    struct client_socket *socket = socket_owner;
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        if (socket != NULL) {
+            curl_multi_assign(client->multi, fd, NULL);
+            socket_free(socket);
+        }
+        return 0;
+    }
+    if (socket == NULL) {
+        socket = socket_new(client);
+        if (socket == NULL) {
+            return -1;
+        }
+        curl_multi_assign(client->multi, fd, socket);
+    }
+    uint32_t events = ((what & CURL_POLL_IN) != 0 ? (uint32_t)SPW_LOOP_READ : 0) |
+                      ((what & CURL_POLL_OUT) != 0 ? (uint32_t)SPW_LOOP_WRITE : 0);
+    return spw_loop_watch_set(client->loop, &socket->watch, fd, events) == SPW_STATUS_OK ? 0 : -1;
+}
+
+/* -------- making a request -------- */
+
+static enum spw_status check_url(const struct spw_http_client *client, const char *url, struct spw_error *err)
+{
+    CURLU *parsed = curl_url();
+    char *scheme = NULL;
+    if (parsed == NULL) {
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory");
+    }
+    enum spw_status status = SPW_STATUS_OK;
+    CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER | CURLU_PATH_AS_IS);
+    if (code == CURLUE_OK) {
+        code = curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0);
+    }
+    if (code == CURLUE_UNSUPPORTED_SCHEME) {
+        status = spw_error_set(err, SPW_STATUS_REFUSED, "request: only https:// URLs are called");
+    } else if (code != CURLUE_OK) {
+        status = spw_error_set(err, SPW_STATUS_INVALID,
+                               "request: the URL is malformed: %s; correct the account's "
+                               "url",
+                               curl_url_strerror(code));
+    } else if (strcmp(scheme, "https") != 0 && !(client->allow_plain_http && strcmp(scheme, "http") == 0)) {
+        status = spw_error_set(err, SPW_STATUS_REFUSED,
+                               "request: %s:// is not allowed; use https:// or allow "
+                               "plain http for this account",
+                               scheme);
+    }
+    curl_free(scheme);
+    curl_url_cleanup(parsed);
+    return status;
+}
+
+/* Bytes of a header field's name (RFC 9110 token) at the start of line. */
+static size_t name_length(const char *line)
+{
+    return strspn(line, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+}
+
+static bool name_is(const char *line, const char *name)
+{
+    size_t bytes = strlen(name);
+    return name_length(line) == bytes && strncasecmp(line, name, bytes) == 0;
+}
+
+static bool set_here(const char *line)
+{
+    static const char *const names[] = {"Host",       "Content-Length",  "Transfer-Encoding",
+                                        "Connection", "Accept-Encoding", "Expect"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (name_is(line, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool append_line(struct spw_http_call *call, const char *line)
+{
+    struct curl_slist *list = curl_slist_append(call->headers, line);
+    if (list == NULL) {
+        return false;
+    }
+    call->headers = list;
+    return true;
+}
+
+/* libcurl reads "Name:" as "send no such header"; "Name;" is how it sends an empty one. */
+static bool append_header(struct spw_http_call *call, const char *line)
+{
+    size_t bytes = name_length(line);
+    if (line[bytes + 1 + strspn(line + bytes + 1, " \t")] != '\0') {
+        return append_line(call, line);
+    }
+    char *empty = strndup(line, bytes + 1);
+    if (empty == NULL) {
+        return false;
+    }
+    empty[bytes] = ';';
+    bool ok = append_line(call, empty);
+    free(empty);
+    return ok;
+}
+
+static enum spw_status copy_headers(struct spw_http_call *call, const struct spw_http_request *request,
+                                    struct spw_error *err)
+{
+    bool has_type = false;
+    bool ok = append_line(call, "Expect:"); /* else libcurl may wait a second for a 100 Continue */
+    for (size_t i = 0; ok && i < request->header_count; i++) {
+        const char *line = request->headers[i];
+        size_t bytes = name_length(line);
+        if (bytes == 0 || line[bytes] != ':' || strpbrk(line, "\r\n") != NULL) {
+            return spw_error_set(err, SPW_STATUS_INVALID,
+                                 "request: header line %zu is not \"Name: value\" on one "
+                                 "line",
+                                 i + 1);
+        }
+        has_type = has_type || name_is(line, "Content-Type");
+        if (!set_here(line)) {
+            ok = append_header(call, line);
+        }
+    }
+    if (ok && !has_type) {
+        ok = append_line(call, "Content-Type:"); /* none, rather than libcurl's form type */
+    }
+    return ok ? SPW_STATUS_OK : spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for headers");
+}
+
+static enum spw_status copy_body(struct spw_http_call *call, const struct spw_http_request *request,
+                                 struct spw_error *err)
+{
+    call->body = calloc(1, request->body_bytes + 1);
+    if (call->body == NULL) {
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for %zu bytes of body",
+                             request->body_bytes);
+    }
+    if (request->body_bytes > 0) {
+        memcpy(call->body, request->body, request->body_bytes);
+    }
+    return SPW_STATUS_OK;
+}
+
+/* One option after another until one fails. */
+#define SET(option, value)                                                                                   \
+    do {                                                                                                     \
+        if (code == CURLE_OK) {                                                                              \
+            code = curl_easy_setopt(easy, option, value);                                                    \
+        }                                                                                                    \
+    } while (0)
+
+static CURLcode set_policy(const struct spw_http_call *call, CURL *easy)
+{
+    const struct spw_http_client *client = call->client;
+    CURLcode code = CURLE_OK;
+    SET(CURLOPT_PROTOCOLS_STR, client->allow_plain_http ? "http,https" : "https");
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_PROXY, ""); /* also no proxy from the environment */
+    SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
+    SET(CURLOPT_PATH_AS_IS, 1L);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(CURLOPT_SSL_VERIFYPEER, 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, 2L);
+    if (client->ca_file != NULL) {
+        SET(CURLOPT_CAINFO, client->ca_file);
+        SET(CURLOPT_CAPATH, NULL);
+    }
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    SET(CURLOPT_HTTP09_ALLOWED, 0L);
+    SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can decode */
+    SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)client->answer_max_bytes);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_QUICK_EXIT, 1L); /* never wait for a stalled look-up's thread */
+    SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    return code;
+}
+
+static long milliseconds_up(uint64_t ns)
+{
+    uint64_t ms = ns / 1000000U + 1;
+    return ms > (uint64_t)INT_MAX ? (long)INT_MAX : (long)ms;
+}
+
+static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct spw_http_request *request)
+{
+    CURLcode code = CURLE_OK;
+    const char *method = request->method;
+    SET(CURLOPT_URL, request->url);
+    if (strcmp(method, "HEAD") == 0) {
+        SET(CURLOPT_NOBODY, 1L);
+    } else if (request->body_bytes > 0 || strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
+               strcmp(method, "PATCH") == 0) {
+        SET(CURLOPT_POST, 1L);
+        SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
+        SET(CURLOPT_POSTFIELDS, call->body);
+    }
+    SET(CURLOPT_CUSTOMREQUEST, method);
+    SET(CURLOPT_HTTPHEADER, call->headers);
+    SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
+    if (request->connect_timeout_ms > 0) {
+        SET(CURLOPT_CONNECTTIMEOUT_MS, milliseconds_up(request->connect_timeout_ms * 1000000U - 1));
+    }
+    SET(CURLOPT_PRIVATE, (void *)call);
+    SET(CURLOPT_ERRORBUFFER, call->detail);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, (void *)call);
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, (void *)call);
+    SET(CURLOPT_PREREQFUNCTION, on_ready);
+    SET(CURLOPT_PREREQDATA, (void *)call);
+    return code;
+}
+
+static bool method_is_sound(const char *method)
+{
+    size_t bytes = strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return bytes > 0 && method[bytes] == '\0' && strcmp(method, "CONNECT") != 0 &&
+           strcmp(method, "TRACE") != 0;
+}
+
+static struct spw_http_call *call_new(struct spw_http_client *client, const struct spw_http_request *request)
+{
+    struct spw_http_call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        return NULL;
+    }
+    call->client = client;
+    call->easy = curl_easy_init();
+    if (call->easy == NULL) {
+        free(call);
+        return NULL;
+    }
+    call->sent_ns = spw_loop_now_ns(client->loop);
+    call->deadline_ns = request->deadline_ns;
+    call->deadline.fn = on_deadline;
+    call->deadline.owner = call;
+    call->answer_headers.max_bytes = HEADERS_MAX_BYTES;
+    call->answer_body.max_bytes = client->answer_max_bytes;
+    return call;
+}
+
+/* Hand the call to libcurl, unless its time is over before it begins. */
+static enum spw_status start(struct spw_http_call *call, const struct spw_http_request *request,
+                             struct spw_error *err)
+{
+    if (request->deadline_ns > call->sent_ns) {
+        CURLcode code = set_policy(call, call->easy);
+        if (code == CURLE_OK) {
+            code = set_request(call, call->easy, request);
+        }
+        if (code != CURLE_OK) {
+            return spw_error_set(err, SPW_STATUS_INVALID, "request: libcurl refuses an option: %s",
+                                 curl_easy_strerror(code));
+        }
+        CURLMcode added = curl_multi_add_handle(call->client->multi, call->easy);
+        if (added != CURLM_OK) {
+            return spw_error_set(err, SPW_STATUS_SYSTEM, "request: libcurl: %s", curl_multi_strerror(added));
+        }
+        call->in_multi = true;
+    }
+    spw_loop_timer_set(call->client->loop, &call->deadline, request->deadline_ns);
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_http_client_send(struct spw_http_client *client, const struct spw_http_request *request,
+                                     spw_http_done_fn *done, void *owner, struct spw_http_call **out,
+                                     struct spw_error *err)
+{
+    if (client->closing) {
+        return spw_error_set(err, SPW_STATUS_REFUSED, "request: the sidecar is stopping");
+    }
+    if (!method_is_sound(request->method)) {
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "request: the method is not one a provider is called with");
+    }
+    enum spw_status status = check_url(client, request->url, err);
+    if (status != SPW_STATUS_OK) {
+        return status;
+    }
+    struct spw_http_call *call = call_new(client, request);
+    if (call == NULL) {
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for a call");
+    }
+    call->done = done;
+    call->owner = owner;
+    status = copy_headers(call, request, err);
+    if (status == SPW_STATUS_OK) {
+        status = copy_body(call, request, err);
+    }
+    if (status == SPW_STATUS_OK) {
+        status = start(call, request, err);
+    }
+    if (status != SPW_STATUS_OK) {
+        call_free(call);
+        return status;
+    }
+    call->next = client->calls;
+    if (call->next != NULL) {
+        call->next->previous = call;
+    }
+    client->calls = call;
+    if (out != NULL) {
+        *out = call;
+    }
+    return SPW_STATUS_OK;
+}
+
+void spw_http_call_cancel(struct spw_http_call *call)
+{
+    if (!call->finishing) {
+        call_free(call);
+    }
+}
+
+/* -------- making and ending -------- */
+
+static void ignore_broken_pipes(void)
+{
+    struct sigaction action;
+    if (sigaction(SIGPIPE, NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
+        action.sa_handler = SIG_IGN;
+        sigaction(SIGPIPE, &action, NULL);
+    }
+}
+
+static bool set_up_multi(struct spw_http_client *client, long per_host)
+{
+    CURLM *multi = client->multi;
+    return curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, curl_wants_socket) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, client) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, curl_wants_timer) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_TIMERDATA, client) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, per_host) == CURLM_OK &&
+           curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)IDLE_CONNECTIONS_MAX) == CURLM_OK;
+}
+
+enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http_client_options *options,
+                                    struct spw_http_client **out, struct spw_error *err)
+{
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "http client: libcurl cannot start");
+    }
+    ignore_broken_pipes();
+    struct spw_http_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        curl_global_cleanup();
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "http client: no memory");
+    }
+    client->loop = loop;
+    client->timer.fn = on_curl_timer;
+    client->timer.owner = client;
+    client->answer_max_bytes = options->answer_max_bytes > 0 ? options->answer_max_bytes : ANSWER_MAX_BYTES;
+    client->allow_plain_http = options->allow_plain_http;
+    client->multi = curl_multi_init();
+    client->ca_file = options->ca_file != NULL ? strdup(options->ca_file) : NULL;
+    long per_host = options->connections_per_host_max > 0 ? (long)options->connections_per_host_max
+                                                          : (long)CONNECTIONS_PER_HOST;
+    if (client->multi == NULL || (options->ca_file != NULL && client->ca_file == NULL) ||
+        !set_up_multi(client, per_host)) {
+        spw_http_client_destroy(client);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "http client: no memory for libcurl");
+    }
+    *out = client;
+    return SPW_STATUS_OK;
+}
+
+void spw_http_client_destroy(struct spw_http_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    client->closing = true;
+    while (client->calls != NULL) {
+        finish(client->calls, SPW_HTTP_CANCELLED, "the sidecar is stopping");
+    }
+    curl_multi_cleanup(client->multi);
+    while (client->sockets != NULL) {
+        socket_free(client->sockets);
+    }
+    spw_loop_timer_cancel(client->loop, &client->timer);
+    free(client->ca_file);
+    free(client);
+    curl_global_cleanup();
+}
