@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum {
     CONNECTIONS_PER_HOST = 32,
@@ -213,6 +214,9 @@ static void finish_by_curl(struct spw_http_call *call, CURLcode code)
         snprintf(text, sizeof text, "the answer is larger than %zu bytes, or its headers than %d",
                  call->client->answer_max_bytes, HEADERS_MAX_BYTES);
         detail = text;
+    }
+    if (code == CURLE_ABORTED_BY_CALLBACK) {
+        detail = "the connection died or refused the request twice";
     }
     enum spw_http_outcome outcome = call->attempts == 0 ? SPW_HTTP_CONNECT : SPW_HTTP_BROKEN;
     if (code == CURLE_OPERATION_TIMEDOUT &&
@@ -651,6 +655,25 @@ static void ignore_broken_pipes(void)
     }
 }
 
+/* The file of trusted authorities: the one asked for, or libcurl's own if it can be read; NULL leaves all to libcurl.
+ * With a directory of them beside the file, as is the default, libcurl keeps no parsed copy, and each new connection
+ * would hold the loop for the tens of milliseconds that parsing takes. */
+static char *choose_ca_file(const char *wanted)
+{
+    if (wanted != NULL) {
+        return strdup(wanted);
+    }
+    CURL *easy = curl_easy_init();
+    char *file = NULL;
+    char *own = NULL;
+    if (easy != NULL && curl_easy_getinfo(easy, CURLINFO_CAINFO, &own) == CURLE_OK && own != NULL &&
+        access(own, R_OK) == 0) {
+        file = strdup(own);
+    }
+    curl_easy_cleanup(easy);
+    return file;
+}
+
 static bool set_up_multi(struct spw_http_client *client, long per_host)
 {
     CURLM *multi = client->multi;
@@ -681,7 +704,7 @@ enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http
     client->answer_max_bytes = options->answer_max_bytes > 0 ? options->answer_max_bytes : ANSWER_MAX_BYTES;
     client->allow_plain_http = options->allow_plain_http;
     client->multi = curl_multi_init();
-    client->ca_file = options->ca_file != NULL ? strdup(options->ca_file) : NULL;
+    client->ca_file = choose_ca_file(options->ca_file);
     long per_host = options->connections_per_host_max > 0 ? (long)options->connections_per_host_max
                                                           : (long)CONNECTIONS_PER_HOST;
     if (client->multi == NULL || (options->ca_file != NULL && client->ca_file == NULL) ||
