@@ -108,6 +108,14 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
     return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX;
 }
 
+/* 1 when E(now) was rounded down: `earned` is spw_gcra_earned at now_ns. */
+static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns)
+{
+    if (g->units_den == 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX)
+        return 0;
+    return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
+}
+
 /* The first instant at which E reaches `units`; SPW_FOREVER_NS when it never does. */
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units)
 {
@@ -136,12 +144,13 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
         return SPW_GCRA_NEVER;
     uint64_t need = tokens * g->units_per_token;
     uint64_t earned = spw_gcra_earned(g, now_ns);
-    if (earned - level > g->burst_units && earned > level) {
-        level = earned - g->burst_units;
-        /* E is rounded down; a level set from it must be rounded up, or the next token would come early. */
-        if (g->units_den > 1 && now_ns > g->base_ns &&
-            (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num)
-            level++;
+    /* Full: the level catches up to E - burst. E is rounded down, so a level set from it is rounded up, or the next
+     * token would come early; whether a full bucket holds enough was settled above. */
+    uint64_t earned_up = earned + spw__gcra_fraction(g, earned, now_ns);
+    if (earned_up > level && earned_up - level > g->burst_units) {
+        *next_level = earned_up - g->burst_units + need;
+        *wait_ns = 0;
+        return SPW_GCRA_TAKE;
     }
     uint64_t target = level + need + keep_units;
     if (target <= earned) {
