@@ -58,6 +58,7 @@ struct spw_ticket {
     bool has_permit;
     bool refresh;
     bool probe;
+    uint8_t charged; /* bit i: the account's i-th limiter was charged (a killed one is not) */
 };
 
 static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index)
@@ -243,6 +244,8 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, 
         ok = spw__admit_limiter(v, done, flags, tokens, max_wait_ns, now_ns, true, a, &taken[done]);
         done++;
     }
+    for (uint32_t i = 0; i < done; i++)
+        ticket->charged = (uint8_t)(ticket->charged | taken[i] << i);
     if (ok && spw__admit_state(v, flags, now_ns, true, a, ticket))
         return true;
     for (uint32_t i = 0; i < done; i++) {
@@ -252,6 +255,7 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, 
     if (ticket->has_permit)
         spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
     ticket->has_permit = false;
+    ticket->charged = 0;
     return false;
 }
 
@@ -286,6 +290,13 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
     return a;
 }
 
+/* Only by the process that took it: the child of a fork has a copy of its parent's tickets. */
+static inline void spw__permit_back(const struct spw_map *map, const struct spw_ticket *ticket)
+{
+    if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word))
+        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+}
+
 /* How a call ended, as far as the limits care. */
 struct spw_call_end {
     enum spw_outcome outcome;
@@ -304,8 +315,7 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
     struct spw_account_conf conf;
     if (ticket->generation != map->generation || !account || !words || !spw_account_conf_read(account, &conf))
         return false;
-    if (ticket->has_permit)
-        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    spw__permit_back(map, ticket);
     bool changed = spw_breaker_outcome(map, words, &conf, now_ns, ticket->epoch, end->outcome);
     if (end->gate_shut)
         spw_gate_shut(map, words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
@@ -320,12 +330,11 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
     const struct spw_account *account = spw_account_at(map, ticket->account_index);
     if (ticket->generation != map->generation || !account)
         return;
-    if (ticket->has_permit)
-        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    spw__permit_back(map, ticket);
     for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
         const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
         struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
-        if (limiter && words)
+        if (limiter && words && (ticket->charged >> i & 1))
             spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
     }
 }

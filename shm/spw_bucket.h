@@ -111,8 +111,8 @@ static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct sp
     return true;
 }
 
-/* Take `tokens`, or say how long to wait. keep_reserve: leave the batch reserve. take false: only look. Cost: two
- * loads of shared lines to deny, one CAS more to allow. */
+/* Take `tokens`, or say how long to wait. keep_reserve: leave the batch reserve. max_wait_ns: as far ahead as tokens may
+ * be reserved, an hour at most. take false: only look. Cost: two loads of shared lines to deny, one CAS more to allow. */
 static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter *limiter,
                                                        struct spw_limiter_words *words, uint64_t now_ns,
                                                        uint64_t tokens, bool keep_reserve,
@@ -121,6 +121,8 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
     struct spw_bucket_answer answer;
     memset(&answer, 0, sizeof answer);
     answer.result = SPW_BUCKET_WAIT;
+    if (max_wait_ns > SPW_AHEAD_MAX_NS)
+        max_wait_ns = SPW_AHEAD_MAX_NS; /* a reservation beyond it would be taken for a damaged word */
     for (int i = 0; i < SPW_CAS_TRIES; i++) {
         uint64_t word, next = 0;
         struct spw_gcra g;

@@ -18,11 +18,25 @@ extern "C" {
 #endif
 
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
+#define SPW_PERMIT_MAX_MS    60000u /* none lives longer: a deadline is 10 s at most */
 
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms)
 {
     return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 |
            (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK);
+}
+
+/* Was this permit taken by the process that map is attached as? The child of a fork is another one. */
+static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word)
+{
+    return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45;
+}
+
+/* Held, and by a word that this code could have written: an expiry in the far future is damage. */
+static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms)
+{
+    uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK;
+    return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS);
 }
 
 /* Take one of the account's `count` permits. *word identifies it for the release. false: all are in use. */
@@ -31,6 +45,8 @@ static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_i
                                    uint32_t *index)
 {
     uint64_t now_ms = spw_map_ms(map, now_ns);
+    if (life_ms > SPW_PERMIT_MAX_MS)
+        life_ms = SPW_PERMIT_MAX_MS;
     uint64_t mine = spw_permit_word(map->self.slot, map->self.generation, use, now_ms + life_ms);
     if (count > SPW_PERMITS_PER_ACCOUNT)
         count = SPW_PERMITS_PER_ACCOUNT;
@@ -41,7 +57,7 @@ static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_i
             return false;
         /* SYNC permit: acquire: what its last holder did is over. */
         uint64_t held = spw_load_acq(permit);
-        if (held == SPW_MOVED || (held != 0 && (held & SPW_PERMIT_TIME_MASK) > now_ms))
+        if (spw__permit_busy(held, now_ms))
             continue;
         /* SYNC permit: acq_rel: free or expired -> mine. */
         if (spw_cas(permit, &held, mine)) {
@@ -70,7 +86,7 @@ static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t
         uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i);
         /* SYNC permit: relaxed: only looked at. */
         uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
-        n += held == 0 || (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) <= now_ms);
+        n += !spw__permit_busy(held, now_ms);
     }
     return n;
 }

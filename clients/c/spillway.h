@@ -1429,12 +1429,21 @@ static inline void spw_gate_open(const struct spw_map *map, struct spw_account_w
 /* ---- spw_permit.h ---- */
 
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
+#define SPW_PERMIT_MAX_MS 60000u
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms) {
   return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 | (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK);
+}
+static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word) {
+  return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45;
+}
+static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms) {
+  uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK;
+  return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS);
 }
 static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_index, uint32_t count, uint32_t use, uint32_t life_ms, uint64_t now_ns,
                                    uint64_t *word, uint32_t *index) {
   uint64_t now_ms = spw_map_ms(map, now_ns);
+  if (life_ms > SPW_PERMIT_MAX_MS) life_ms = SPW_PERMIT_MAX_MS;
   uint64_t mine = spw_permit_word(map->self.slot, map->self.generation, use, now_ms + life_ms);
   if (count > SPW_PERMITS_PER_ACCOUNT) count = SPW_PERMITS_PER_ACCOUNT;
   for (uint32_t i = 0; i < count; i++) {
@@ -1442,7 +1451,7 @@ static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_i
     uint64_t *permit = spw_permit_at(map, *index);
     if (!permit) return false;
     uint64_t held = spw_load_acq(permit);
-    if (held == SPW_MOVED || (held != 0 && (held & SPW_PERMIT_TIME_MASK) > now_ms)) continue;
+    if (spw__permit_busy(held, now_ms)) continue;
     if (spw_cas(permit, &held, mine)) {
       *word = mine;
       return true;
@@ -1460,7 +1469,7 @@ static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t
   for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
     uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i);
     uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
-    n += held == 0 || (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) <= now_ms);
+    n += !spw__permit_busy(held, now_ms);
   }
   return n;
 }
@@ -1656,6 +1665,9 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
   }
   return a;
 }
+static inline void spw__permit_back(const struct spw_map *map, const struct spw_ticket *ticket) {
+  if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word)) spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+}
 struct spw_call_end {
   enum spw_outcome outcome;
   bool gate_shut;
@@ -1668,7 +1680,7 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
   struct spw_account_words *words = spw_account_words_at(map, ticket->account_index);
   struct spw_account_conf conf;
   if (ticket->generation != map->generation || !account || !words || !spw_account_conf_read(account, &conf)) return false;
-  if (ticket->has_permit) spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+  spw__permit_back(map, ticket);
   bool changed = spw_breaker_outcome(map, words, &conf, now_ns, ticket->epoch, end->outcome);
   if (end->gate_shut)
     spw_gate_shut(map, words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
@@ -1679,7 +1691,7 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
 static inline void spw_abandon(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns) {
   const struct spw_account *account = spw_account_at(map, ticket->account_index);
   if (ticket->generation != map->generation || !account) return;
-  if (ticket->has_permit) spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+  spw__permit_back(map, ticket);
   for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
     const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
     struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
