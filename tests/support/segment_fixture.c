@@ -79,6 +79,8 @@ static void fill_accounts(const struct spw_map *map)
              limiters = map->pub_section[SPW_PUB_LIMITERS].count;
     for (uint32_t i = 0; i < accounts; i++) {
         struct spw_account *a = spw_account_at(map, i);
+        struct spw_integration *integration = spw_integration_at(map, i);
+        CHECK(a && integration, "accounts");
         a->record_generation = 1;
         snprintf(a->provider, sizeof a->provider, "taxcloud");
         if (i < 2)
@@ -88,7 +90,6 @@ static void fill_accounts(const struct spw_map *map)
         a->version = 1;
         spw_latch_write(&a->conf_seq, (uint64_t *)(void *)a->conf, sizeof conf / 8, &conf, sizeof conf / 8);
         a->state = SPW_RECORD_LIVE;
-        struct spw_integration *integration = spw_integration_at(map, i);
         integration->record_generation = 1;
         integration->account_index = i;
         snprintf(integration->name, sizeof integration->name, "shop%" PRIu32, i);
@@ -97,6 +98,7 @@ static void fill_accounts(const struct spw_map *map)
     for (uint32_t i = 0; i < limiters; i++) {
         struct spw_limiter *l = spw_limiter_at(map, i);
         struct spw_account *a = spw_account_at(map, i % accounts);
+        CHECK(l && a, "limiters");
         l->record_generation = 1;
         l->kind = SPW_LIMITER_BUCKET;
         l->account_index = i % accounts;
@@ -171,11 +173,12 @@ static void fill_rates(const struct spw_map *map)
         *spw_rate_index_at(map, at & map->index_mask) = spw_rate_index_word(hash, i);
     }
     struct spw_source *source = spw_source_at(map, 0);
+    struct spw_rate_half *half = spw_rate_half_at(map, 0);
+    CHECK(source && half, "rates");
     snprintf(source->name, sizeof source->name, "table-2025");
     source->as_of_day = FIRST_OF_NOVEMBER;
     source->rows_count = sizeof row / sizeof row[0];
     memset(source->sha256, 0x5A, sizeof source->sha256);
-    struct spw_rate_half *half = spw_rate_half_at(map, 0);
     half->version = 1;
     half->records_count = sizeof row / sizeof row[0];
     half->sources_count = 1;
