@@ -126,7 +126,7 @@ static void add_lines(struct spw_arena *arena, Spillway__V1__Flag *message, cons
     if (count > SPW_LINES_MAX_COUNT + 1) /* shipping is one more */
         count = SPW_LINES_MAX_COUNT + 1;
     message->n_lines = count;
-    message->lines = spw_arena_zalloc(arena, (count + 1) * sizeof *message->lines);
+    message->lines = spw_arena_zalloc(arena, (count + 1) * sizeof(void *));
     for (size_t i = 0; i < count; i++) {
         Spillway__V1__FlagLine *line = spw_arena_zalloc(arena, sizeof *line);
         spillway__v1__flag_line__init(line);

@@ -13,11 +13,11 @@
 #include "sidecar/control/server.h"
 
 #define PAGE_MAX_COUNT 64u
-#define PAGE_MAX_BYTES (256u * 1024u) /* a page ends with the flag that passes this */
+#define PAGE_MAX_BYTES ((size_t)256 << 10) /* a page ends with the flag that passes this */
 #define FIND_DEFAULT   20u
 #define FIND_MAX_COUNT 100u
 #define FIND_MAX_BYTES                                                                                       \
-    (1024u * 1024u) /* clients take 4 MiB by default; the form on the wire is smaller than ours */
+    ((size_t)1 << 20) /* clients take 4 MiB by default; the form on the wire is smaller than ours */
 #define REFERENCE_BYTES (SPW_CALLER_ID_BYTES - 1)
 
 struct page {

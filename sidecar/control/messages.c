@@ -112,7 +112,7 @@ Spillway__V1__RatesTable *spw_message_rates_table(struct spw_arena *arena, const
     SPW_SET(message, records, view->records_count);
     SPW_SET(message, capacity, view->capacity_count);
     message->n_sources = count;
-    message->sources = spw_arena_zalloc(arena, (count + 1) * sizeof *message->sources);
+    message->sources = spw_arena_zalloc(arena, (count + 1) * sizeof(void *));
     for (size_t i = 0; i < count; i++) {
         const struct spw_source *source = &view->sources[i];
         Spillway__V1__RateSource *one = spw_arena_zalloc(arena, sizeof *one);

@@ -43,7 +43,7 @@ static void respond_files(struct spw_call *call, Grpc__Reflection__V1__ServerRef
     }
     ProtobufCBinaryData bytes[FILES_MAX_COUNT];
     for (size_t i = 0; i < count; i++) {
-        bytes[i].data = (uint8_t *)(uintptr_t)files[i].bytes; /* protobuf-c has no const, and only reads */
+        bytes[i].data = (uint8_t *)files[i].bytes; /* protobuf-c has no const, and only reads */
         bytes[i].len = files[i].bytes_count;
     }
     Grpc__Reflection__V1__FileDescriptorResponse list = GRPC__REFLECTION__V1__FILE_DESCRIPTOR_RESPONSE__INIT;
@@ -65,7 +65,7 @@ static void respond_services(struct spw_call *call, Grpc__Reflection__V1__Server
     const char *name;
     for (; count < SERVICES_MAX_COUNT && (name = spw_schema_service(call->control->schema, count)); count++) {
         grpc__reflection__v1__service_response__init(&services[count]);
-        services[count].name = (char *)(uintptr_t)name;
+        services[count].name = (char *)name;
         pointers[count] = &services[count];
     }
     Grpc__Reflection__V1__ListServiceResponse list = GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;

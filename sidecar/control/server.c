@@ -43,7 +43,7 @@ static void log_of_grpc(gpr_log_func_args *args)
 
 static grpc_arg int_arg(const char *key, int value)
 {
-    grpc_arg arg = {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key};
+    grpc_arg arg = {.type = GRPC_ARG_INTEGER, .key = (char *)key};
     arg.value.integer = value;
     return arg;
 }

@@ -145,11 +145,11 @@ static int run_reset(struct spw_ctl *ctl)
 
 #define CHANGE(word, text, fn)                                                                               \
     {                                                                                                        \
-        .group = "breaker", .name = word, .arguments = "ACCOUNT", .arguments_min = 1, .arguments_max = 1,    \
-        .summary = text, .examples = "  spillwayctl breaker " word " main\n",                                \
+        .group = "breaker", .name = (word), .arguments = "ACCOUNT", .arguments_min = 1, .arguments_max = 1,  \
+        .summary = (text), .examples = "  spillwayctl breaker " word " main\n",                              \
         .options = {{"--expect-version", "N", "refuse if the account is at another version"},                \
                     {"--dry-run", NULL, "say what would be; change nothing"}},                               \
-        .run = fn                                                                                            \
+        .run = (fn)                                                                                          \
     }
 
 const struct spw_ctl_command spw_ctl_breaker_commands[] = {

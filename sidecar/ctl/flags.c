@@ -61,7 +61,7 @@ static int acknowledge(struct export *export, const char *consumer)
     if (code)
         return code;
     Spillway__V1__AcknowledgeFlagsRequest request = SPILLWAY__V1__ACKNOWLEDGE_FLAGS_REQUEST__INIT;
-    request.consumer = (char *)(uintptr_t)consumer; /* protobuf-c has no const, and only reads */
+    request.consumer = (char *)consumer; /* protobuf-c has no const, and only reads */
     request.has_sequence = 1;
     request.sequence = export->after_sequence;
     ProtobufCMessage *reply;

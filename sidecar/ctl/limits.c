@@ -103,7 +103,7 @@ static int run_set(struct spw_ctl *ctl)
         !spw_ctl_number(ctl, "--pods", 1, UINT32_MAX, &pods, &has_pods) ||
         !spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
         return SPW_CTL_USAGE;
-    rate.text = (char *)(uintptr_t)spw_ctl_value(ctl, "--rate"); /* protobuf-c has no const, and only reads */
+    rate.text = (char *)spw_ctl_value(ctl, "--rate"); /* protobuf-c has no const, and only reads */
     if (!rate.text && !has_burst && !has_pods)
         return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst or --pods");
     request.account = ctl->arguments[0];

@@ -14,10 +14,10 @@
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
 
-static const struct spw_ctl_command *const tables[] = {spw_ctl_status_commands, spw_ctl_limits_commands,
-                                                       spw_ctl_breaker_commands, spw_ctl_rates_commands,
-                                                       spw_ctl_flags_commands};
-#define TABLES_COUNT (sizeof tables / sizeof *tables)
+#define TABLES_COUNT 5u
+static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
+    spw_ctl_status_commands, spw_ctl_limits_commands, spw_ctl_breaker_commands, spw_ctl_rates_commands,
+    spw_ctl_flags_commands};
 
 static const char COMMON_HELP[] =
     "Common options:\n"

@@ -17,7 +17,7 @@
 #define LOAD_TIMEOUT_MS 600000
 
 /* protobuf-c has no const, and only reads. */
-#define UNCONST(text) ((char *)(uintptr_t)(text))
+#define UNCONST(text) ((char *)(text))
 
 /* ---- load ---- */
 

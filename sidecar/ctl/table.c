@@ -64,6 +64,8 @@ void spw_table_print(struct spw_table *table)
     size_t widths[COLUMNS_MAX_COUNT] = {0};
     const char *line[COLUMNS_MAX_COUNT];
     size_t columns = table->columns_count < COLUMNS_MAX_COUNT ? table->columns_count : COLUMNS_MAX_COUNT;
+    if (!columns)
+        return;
     for (size_t c = 0; table->titles && c < columns; c++) {
         line[c] = table->titles[c] + (table->titles[c][0] == '>');
         widths[c] = width_of(line[c]);

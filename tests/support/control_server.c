@@ -302,8 +302,8 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
             if (!fn(owner, &row))
                 break;
         }
-    } else if (sscanf(reference, "d-%llu", &sequence) == 1 && sequence >= 1 &&
-               sequence <= store->flags_count) {
+    } else if (strncmp(reference, "d-", 2) == 0 && (sequence = strtoull(reference + 2, NULL, 10)) &&
+               sequence >= 1 && sequence <= store->flags_count) {
         make_row(sequence, &row);
         fn(owner, &row);
     }
