@@ -104,6 +104,7 @@ struct spw__account_view {
     struct spw_account_words *words;
     struct spw_account_conf conf;
     uint32_t index;
+    uint32_t permits_count;
     uint32_t limiters_count;
     const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
     struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
@@ -123,6 +124,7 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
         return false;
     /* SYNC switches: relaxed: lone words, read at each decision. */
     v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches);
+    v->permits_count = v->account->permits_count;
     v->limiters_count = v->account->limiters_count;
     if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT)
         return false;
@@ -215,7 +217,7 @@ static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, 
     bool taken;
     if (!spw__admit_state(v, flags, now_ns, false, a, ticket))
         return false;
-    if (v->conf.permits_count && spw_permit_free_count(v->map, v->index, v->conf.permits_count, now_ns) == 0)
+    if (v->permits_count && spw_permit_free_count(v->map, v->index, v->permits_count, now_ns) == 0)
         return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
     for (uint32_t i = 0; i < v->limiters_count; i++) {
         if (!spw__admit_limiter(v, i, flags, tokens, max_wait_ns, now_ns, false, a, &taken))
@@ -231,10 +233,10 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, 
     bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
     uint32_t done = 0;
     bool ok = true;
-    if (v->conf.permits_count && v->map->self.lock_fd >= 0) {
+    if (v->permits_count && v->map->self.lock_fd >= 0) {
         /* The use number only has to differ between permits of one holder at one time. */
         uint32_t use = (uint32_t)(now_ns >> 8);
-        ok = spw_permit_take(v->map, v->index, v->conf.permits_count, use, v->conf.permit_ms, now_ns,
+        ok = spw_permit_take(v->map, v->index, v->permits_count, use, v->conf.permit_ms, now_ns,
                              &ticket->permit_word, &ticket->permit_index);
         ticket->has_permit = ok;
         if (!ok)

@@ -137,10 +137,9 @@ struct spw_account_conf {
     uint32_t probe_ms; /* life of the half-open probe's permit */
     uint32_t deadline_ms;
     uint32_t header_buffer_ppm;
-    uint32_t on_full; /* what a caller does when no cell is free: 0 hand back, 1 deny */
-    uint32_t permits_count;
+    uint32_t on_full;   /* what a caller does when no cell is free: 0 hand back, 1 deny */
     uint32_t permit_ms; /* life of a concurrency permit: deadline + 1 s */
-    uint32_t spare[4];
+    uint32_t spare[5];
 };
 
 /* What the provider last said about its limit. One slot of a two-slot latch; 64 bytes. */
@@ -158,16 +157,17 @@ struct spw_evidence {
 };
 
 struct spw_account {
+    /* The first line of 64 bytes is what a decision loads. */
     uint32_t state; /* enum spw_record_state */
     uint32_t record_generation;
-    char name[SPW_NAME_BYTES];
-    char provider[32];
     uint64_t switches; /* SPW_SWITCH_* for the account's limiters */
     uint64_t forced;   /* enum spw_forced: the breaker by hand */
     uint64_t version;  /* of the last change to any of its limits or its breaker */
     uint32_t limiters_count;
+    uint32_t permits_count; /* concurrency: calls in flight from this pod; 0 = not limited */
     uint32_t limiters[SPW_LIMITERS_PER_ACCOUNT]; /* indexes, narrowest first, the account-wide one last */
-    uint32_t spare0;
+    char name[SPW_NAME_BYTES];
+    char provider[32];
     uint64_t conf_seq;
     struct spw_account_conf conf[2];
     uint64_t evidence_seq;
@@ -454,13 +454,14 @@ SPW__SIZE(spw_section, 16);
 SPW__SIZE(spw_account_conf, 64);
 SPW__SIZE(spw_evidence, 64);
 SPW__SIZE(spw_account, 512);
-SPW__AT(spw_account, name, 8);
-SPW__AT(spw_account, provider, 72);
-SPW__AT(spw_account, switches, 104);
-SPW__AT(spw_account, forced, 112);
-SPW__AT(spw_account, version, 120);
-SPW__AT(spw_account, limiters_count, 128);
-SPW__AT(spw_account, limiters, 132);
+SPW__AT(spw_account, switches, 8);
+SPW__AT(spw_account, forced, 16);
+SPW__AT(spw_account, version, 24);
+SPW__AT(spw_account, limiters_count, 32);
+SPW__AT(spw_account, permits_count, 36);
+SPW__AT(spw_account, limiters, 40);
+SPW__AT(spw_account, name, 72);
+SPW__AT(spw_account, provider, 136);
 SPW__AT(spw_account, conf_seq, 168);
 SPW__AT(spw_account, conf, 176);
 SPW__AT(spw_account, evidence_seq, 304);

@@ -419,9 +419,8 @@ struct spw_account_conf {
   uint32_t deadline_ms;
   uint32_t header_buffer_ppm;
   uint32_t on_full;
-  uint32_t permits_count;
   uint32_t permit_ms;
-  uint32_t spare[4];
+  uint32_t spare[5];
 };
 #define SPW_EVIDENCE_LIMIT 1u
 #define SPW_EVIDENCE_REMAINING 2u
@@ -438,14 +437,14 @@ struct spw_evidence {
 struct spw_account {
   uint32_t state;
   uint32_t record_generation;
-  char name[SPW_NAME_BYTES];
-  char provider[32];
   uint64_t switches;
   uint64_t forced;
   uint64_t version;
   uint32_t limiters_count;
+  uint32_t permits_count;
   uint32_t limiters[SPW_LIMITERS_PER_ACCOUNT];
-  uint32_t spare0;
+  char name[SPW_NAME_BYTES];
+  char provider[32];
   uint64_t conf_seq;
   struct spw_account_conf conf[2];
   uint64_t evidence_seq;
@@ -1529,6 +1528,7 @@ struct spw__account_view {
   struct spw_account_words *words;
   struct spw_account_conf conf;
   uint32_t index;
+  uint32_t permits_count;
   uint32_t limiters_count;
   const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
   struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
@@ -1543,6 +1543,7 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
       !spw_account_conf_read(v->account, &v->conf))
     return false;
   v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches);
+  v->permits_count = v->account->permits_count;
   v->limiters_count = v->account->limiters_count;
   if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT) return false;
   for (uint32_t i = 0; i < v->limiters_count; i++) {
@@ -1609,7 +1610,7 @@ static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, 
                                    struct spw_admission *a, struct spw_ticket *ticket) {
   bool taken;
   if (!spw__admit_state(v, flags, now_ns, false, a, ticket)) return false;
-  if (v->conf.permits_count && spw_permit_free_count(v->map, v->index, v->conf.permits_count, now_ns) == 0)
+  if (v->permits_count && spw_permit_free_count(v->map, v->index, v->permits_count, now_ns) == 0)
     return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
   for (uint32_t i = 0; i < v->limiters_count; i++) {
     if (!spw__admit_limiter(v, i, flags, tokens, max_wait_ns, now_ns, false, a, &taken)) return false;
@@ -1621,9 +1622,9 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, 
   bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
   uint32_t done = 0;
   bool ok = true;
-  if (v->conf.permits_count && v->map->self.lock_fd >= 0) {
+  if (v->permits_count && v->map->self.lock_fd >= 0) {
     uint32_t use = (uint32_t)(now_ns >> 8);
-    ok = spw_permit_take(v->map, v->index, v->conf.permits_count, use, v->conf.permit_ms, now_ns, &ticket->permit_word, &ticket->permit_index);
+    ok = spw_permit_take(v->map, v->index, v->permits_count, use, v->conf.permit_ms, now_ns, &ticket->permit_word, &ticket->permit_index);
     ticket->has_permit = ok;
     if (!ok) return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
   }

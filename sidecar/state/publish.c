@@ -75,7 +75,9 @@ static enum spw_status put_limit(struct spw_state *state, uint32_t index, const 
     state->limit[index] = *limit;
     if (limit_in_force(limiter, words, &rate, burst, reserve))
         return SPW_STATUS_OK;
-    uint64_t version = account->version + 1;
+    /* A sidecar cut short after its change was in force has used the version it did not get to show. */
+    uint64_t used = limiter->conf[limiter->current % SPW_CONFIG_SLOTS].version / 2;
+    uint64_t version = (used > account->version ? used : account->version) + 1;
     if (!spw_bucket_configure(limiter, words, rate.tokens_count, rate.period_ns, burst, reserve, version,
                               now_ns, fill))
         return spw_error_set(
@@ -197,7 +199,6 @@ static void put_account_conf(struct spw_state *state, uint32_t index, const stru
         fresh.probe_ms = conf->deadline_ms + 1000;
         fresh.header_buffer_ppm = conf->header_buffer_ppm;
         fresh.on_full = state->conf->on_full == SPW_ON_FULL_DENY;
-        fresh.permits_count = conf->concurrency_count;
         fresh.permit_ms = conf->deadline_ms + 1000;
     }
     if (memcmp(&fresh, &now, sizeof fresh) != 0)
@@ -414,6 +415,7 @@ static enum spw_status put_account(struct spw_state *state, const struct spw_con
     state->breaker[index] = conf->breaker;
     state->reserve_ppm[index] = conf->batch_reserve_ppm;
     put_account_conf(state, index, conf);
+    account->permits_count = conf->concurrency_count;
     spw_store_rel(&account->forced, forced_of(conf->breaker.mode)); /* SYNC forced: release */
     enum spw_status status = put_limit(state, index, &conf->limit, now_ns, fill && fresh, err);
     if (status == SPW_STATUS_OK)
@@ -447,6 +449,14 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
 static uint64_t shift_ms(const struct spw_map *from, const struct spw_map *to, uint64_t ms)
 {
     return spw_map_ms_up(to, spw_map_ns_of_ms(from, ms));
+}
+
+/* Both times of a gate word; an observation is a circle of steps of 64 ms. */
+static uint64_t shift_gate(const struct spw_map *from, const struct spw_map *to, uint64_t gate)
+{
+    uint64_t between_ms = (to->base_ns - from->base_ns) / 1000000;
+    return spw__gate_word(spw_gate_source(gate), (gate >> 39) - (between_ms >> 6),
+                          shift_ms(from, to, spw_gate_until_ms(gate)));
 }
 
 static void carry_limit(const struct spw_limiter *from, struct spw_limiter_words *from_words,
@@ -497,8 +507,6 @@ void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t no
             spw_store_rel(&words->breaker, spw_breaker_pack(&b)); /* SYNC breaker: release: not visible yet */
         }
         if (gate != SPW_MOVED && gate != 0) /* SYNC gate: release: not visible yet */
-            spw_store_rel(&words->gate,
-                          (gate & ~SPW_TIME_MASK) |
-                              (shift_ms(old, &state->map, spw_gate_until_ms(gate)) & SPW_TIME_MASK));
+            spw_store_rel(&words->gate, shift_gate(old, &state->map, gate));
     }
 }

@@ -120,8 +120,9 @@ static void fill_half(struct filling *f, const struct spw_rates_source *sources,
     struct spw_map *map = &f->state->map;
     struct spw_rate_half *h = spw_rate_half_at(map, f->half);
     uint64_t words = map->index_mask + 1;
-    /* SYNC rates-half: release: an odd sequence goes out before anything of the half changes. */
-    spw_store_rel(&h->seq, h->seq + 1);
+    /* SYNC rates-half: release: an odd sequence goes out before anything of the half changes. It is odd already when
+     * an earlier sidecar was cut short here. */
+    spw_store_rel(&h->seq, (h->seq + 1) | 1);
     spw_fence_rel();
     for (uint64_t i = 0; i < words; i++)
         spw_store_rlx(spw_rate_index_at(map, f->half * words + i), 0);

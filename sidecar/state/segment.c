@@ -109,6 +109,16 @@ static void fill_header(uint8_t *file, uint64_t magic, uint64_t bytes, uint64_t 
     memcpy(h->sections, sections, count * sizeof sections[0]);
 }
 
+static void remove_temporary(const struct spw_conf_segment *s)
+{
+    const char *dirs[2] = {s->pub_dir, s->rw_dir};
+    for (int i = 0; i < 2; i++) {
+        char path[SPW_PATH_BYTES + 32];
+        snprintf(path, sizeof path, "%s/" TMP_NAME, dirs[i]);
+        unlink(path);
+    }
+}
+
 /* Step 1: a new pair under the temporary name, mapped and complete but for the ready words. */
 static enum spw_status make_pair(struct spw_state *state, uint64_t now_ns, struct spw_error *err)
 {
@@ -234,8 +244,9 @@ static void retire(struct spw_state *state, struct spw_map *old, uint64_t now_ns
     add_prev(state, name, now_ns);
 }
 
-/* A current pair that cannot be read: all that can be said to its clients is that it is over. */
-static void retire_unreadable(const struct spw_conf_segment *s)
+/* A current pair that cannot be read: all that can be said to its clients is that it is over. One of another layout is
+ * kept for the version that made it; `why` is what reading it ended with. */
+static void retire_unreadable(const struct spw_conf_segment *s, enum spw_status why)
 {
     uint8_t *base = NULL;
     uint64_t bytes, inode;
@@ -245,7 +256,7 @@ static void retire_unreadable(const struct spw_conf_segment *s)
     if (h->magic == SPW_MAGIC_PUB) {
         char name[64];
         snprintf(name, sizeof name, SPW_PREV_NAME "%016llx", (unsigned long long)h->generation);
-        if (h->layout_major != SPW_LAYOUT_MAJOR)
+        if (why == SPW_STATUS_VERSION_MISMATCH)
             link_prev(s, name);
         spw_store_rel(&h->retired, 1); /* SYNC retired: release */
     }
@@ -281,6 +292,7 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
     if (status == SPW_STATUS_OK)
         status = spw_publish_conf(state, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
     if (status != SPW_STATUS_OK) {
+        remove_temporary(s); /* what does not fit is not left lying about in a volume that is too small */
         if (found == SPW_STATUS_OK)
             spw_map_close(&old);
         return status;
@@ -294,7 +306,7 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
     } else if (found == SPW_STATUS_NO_SEGMENT) {
         snprintf(state->origin, sizeof state->origin, "created");
     } else {
-        retire_unreadable(s);
+        retire_unreadable(s, found);
         snprintf(state->origin, sizeof state->origin, "replaced: %s, buckets start empty",
                  spw_status_name(found));
     }

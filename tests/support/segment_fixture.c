@@ -73,7 +73,6 @@ static void fill_accounts(const struct spw_map *map)
                                                  .probe_ms = 5000,
                                                  .deadline_ms = 1500,
                                                  .header_buffer_ppm = 150000,
-                                                 .permits_count = 16,
                                                  .permit_ms = 2500};
     uint32_t accounts = map->pub_section[SPW_PUB_ACCOUNTS].count,
              limiters = map->pub_section[SPW_PUB_LIMITERS].count;
