@@ -130,7 +130,8 @@ static void set_on_loop(struct spw_call *call)
         return;
     }
     struct spw_conf_breaker conf = before.conf;
-    if (request->settings && merge(request->settings, &conf, &err)) {
+    if (spw_version_check(request->expect_version, before.version, &err) ||
+        (request->settings && merge(request->settings, &conf, &err))) {
         spw_call_fail(call, &err);
         return;
     }

@@ -1,6 +1,7 @@
 /* errors.c: from our failures to gRPC's, and the checks all methods share. See errors.h. */
 #include "sidecar/control/errors.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "shm/spw_quote.h"
@@ -60,4 +61,14 @@ enum spw_status spw_name_check(const char *field, const char *text, struct spw_e
                              "%s: is no name: write 1 to %u letters, digits, '.', '_', '-'", field,
                              SPW_NAME_BYTES - 1);
     return SPW_STATUS_OK;
+}
+
+enum spw_status spw_version_check(uint64_t expected, uint64_t current, struct spw_error *err)
+{
+    if (!expected || expected == current)
+        return SPW_STATUS_OK;
+    return spw_error_set(err, SPW_STATUS_CONFLICT,
+                         "expect_version: the account is at version %" PRIu64 ", not %" PRIu64
+                         ": read it again and decide again",
+                         current, expected);
 }

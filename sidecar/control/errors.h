@@ -7,6 +7,7 @@
 
 #include <grpc/status.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "sidecar/obs/error.h"
 
@@ -17,5 +18,9 @@ void spw_error_field(const char *text, char *out, size_t room);
 
 /* A mandatory name: 1 to 63 letters, digits, '.', '_', '-'. */
 enum spw_status spw_name_check(const char *field, const char *text, struct spw_error *err) SPW_WARN_UNUSED;
+
+/* CONFLICT unless expected is 0 (whatever it is) or the current version. Looked at before a change is merged with what
+ * is: else the faults of a mixture that nobody meant would be told. */
+enum spw_status spw_version_check(uint64_t expected, uint64_t current, struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

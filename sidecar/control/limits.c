@@ -125,7 +125,7 @@ static void set_on_loop(struct spw_call *call)
         return;
     }
     struct spw_conf_limit limit = before.limit;
-    if (merge(request, &limit, &err) ||
+    if (spw_version_check(request->expect_version, before.version, &err) || merge(request, &limit, &err) ||
         spw_state_limit_set(state, request->account, &limit, request->expect_version, request->dry_run,
                             now_ns, &after, &err)) {
         spw_call_fail(call, &err);

@@ -99,7 +99,7 @@ static int run_set(struct spw_ctl *ctl)
     Spillway__V1__SetLimitRequest request = SPILLWAY__V1__SET_LIMIT_REQUEST__INIT;
     uint64_t burst = 0, pods = 0, version = 0;
     bool has_burst, has_pods, has_version;
-    if (!spw_ctl_number(ctl, "--burst", 1, UINT64_MAX, &burst, &has_burst) ||
+    if (!spw_ctl_number(ctl, "--burst", 0, UINT64_MAX, &burst, &has_burst) ||
         !spw_ctl_number(ctl, "--pods", 1, UINT32_MAX, &pods, &has_pods) ||
         !spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
         return SPW_CTL_USAGE;
@@ -151,8 +151,10 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
      .summary = "Change an account's limit in this pod, until its next start.",
      .examples = "  spillwayctl limits set main --rate 50/s --burst 100\n"
                  "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n",
-     .options = {{"--rate", "RATE", "of the whole account, as 100/s, 7/min, 3/10s; 0/s = never"},
-                 {"--burst", "N", "tokens the whole account may save up"},
+     .options = {{"--rate", "RATE",
+                  "of the whole account, as 100/s, 7/min, 3/10s; 0/s = none beyond those in hand"},
+                 {"--burst", "N",
+                  "tokens the whole account may save up; 0 with --rate 0/s: nothing goes out"},
                  {"--pods", "N", "pods that share the account"},
                  {"--expect-version", "N", "refuse if the account is at another version"},
                  {"--dry-run", NULL, "say what would be; change nothing"}},
