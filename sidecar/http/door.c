@@ -403,10 +403,10 @@ static const char *refusal_text(uint32_t status)
 
 static enum MHD_Result refuse(struct spw_door_request *request, uint32_t status)
 {
-    char *text = (char *)(uintptr_t)refusal_text(status); /* libmicrohttpd takes char * and only reads it */
+    const char *text = refusal_text(status);
     request->state = REQUEST_ANSWERED;
     request->status = status;
-    request->response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT);
+    request->response = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
     if (request->response == NULL) {
         return MHD_NO;
     }
@@ -626,7 +626,7 @@ static struct MHD_Response *make_response(const struct spw_door *door, const cha
                                           const struct spw_door_header *headers, size_t header_count,
                                           const char *body, size_t body_bytes)
 {
-    char *bytes = (char *)(uintptr_t)(body == NULL ? "" : body); /* copied at once */
+    void *bytes = (void *)(body == NULL ? "" : body); /* copied at once */
     struct MHD_Response *response = MHD_create_response_from_buffer(body_bytes, bytes, MHD_RESPMEM_MUST_COPY);
     if (response == NULL) {
         return NULL;

@@ -60,15 +60,16 @@ static bool split_address(const char *address, char *host, size_t host_bytes, co
 
 static uint16_t bound_port(int fd)
 {
-    struct sockaddr_storage name;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } name = {.v6 = {0}};
     socklen_t bytes = sizeof name;
-    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0) {
+    if (getsockname(fd, &name.any, &bytes) != 0) {
         return 0;
     }
-    if (name.ss_family == AF_INET6) {
-        return ntohs(((struct sockaddr_in6 *)&name)->sin6_port);
-    }
-    return ntohs(((struct sockaddr_in *)&name)->sin_port);
+    return ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
 }
 
 static enum spw_status listen_on(struct spw_listener *listener, const struct addrinfo *info,

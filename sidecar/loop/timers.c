@@ -49,7 +49,9 @@ static void sift_down(struct spw_timers *timers, struct spw_loop_timer *timer, u
 
 static bool grow(struct spw_timers *timers, uint32_t capacity)
 {
-    struct spw_loop_timer **heap = realloc(timers->heap, ((size_t)capacity + 1) * sizeof *heap);
+    size_t bytes =
+        ((size_t)capacity + 1) * sizeof *timers->heap; /* NOLINT(bugprone-sizeof-expression): pointers */
+    struct spw_loop_timer **heap = realloc(timers->heap, bytes);
     if (heap == NULL) {
         return false;
     }

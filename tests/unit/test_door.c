@@ -223,7 +223,7 @@ static int answers_in(const struct exchange *x)
 
 static int status_of(const struct exchange *x)
 {
-    return x->answered < 12 ? 0 : atoi(x->answer + 9);
+    return x->answered < 12 ? 0 : (int)strtol(x->answer + 9, NULL, 10);
 }
 
 /* -------- plain requests -------- */
@@ -452,7 +452,7 @@ static void test_large_bodies_are_refused(void **state)
     assert_int_equal(status_of(x), 413);
     free(x);
     x = post_large(f, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
-                   100 * BODY_MAX, true);
+                   (size_t)100 * BODY_MAX, true);
     assert_int_equal(status_of(x), 413);
     free(x);
     /* Announced and not yet sent: answered at once, and not asked for. */

@@ -561,7 +561,8 @@ static char *gzip_answer(size_t count, size_t *bytes)
     unsigned char *plain = malloc(count);
     char *answer = malloc(sizeof head + count + 64);
     z_stream stream = {0};
-    assert_true(plain != NULL && answer != NULL);
+    assert_non_null(plain);
+    assert_non_null(answer);
     memset(plain, 'a', count);
     memcpy(answer, head, sizeof head - 1);
     assert_int_equal(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -585,7 +586,7 @@ static void test_answers_are_capped(void **state)
     free(answer);
     assert_int_equal(r.outcome, SPW_HTTP_ANSWERED);
     assert_int_equal(r.body_bytes, ANSWER_MAX);
-    answer = gzip_answer(ANSWER_MAX * 100, &bytes); /* small on the wire */
+    answer = gzip_answer((size_t)ANSWER_MAX * 100, &bytes); /* small on the wire */
     assert_true(bytes < ANSWER_MAX);
     r = call_stub(answer, bytes, CLOSE);
     free(answer);
