@@ -26,6 +26,8 @@
 extern "C" {
 #endif
 
+#define SPW_CLOCK_AHEAD_MAX_NS UINT64_C(60000000000) /* clocks further apart than this are different clocks */
+
 /* What a thread of another process, or a later stretch of this one, may not have: see spw_slot.h. */
 struct spw_identity {
     int lock_fd; /* -1 = no slot: decides without permits and flags */
@@ -244,8 +246,9 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     /* SYNC ready: acquire: everything in the file was written before the word became 1. */
     if (spw_load_acq(&h->ready) != 1)
         return SPW_STATUS_NOT_READY;
-    struct spw_header copy;
-    memcpy(&copy, file, sizeof copy);
+    struct spw_header copy; /* up to the ready word nothing ever changes */
+    memset(&copy, 0, sizeof copy);
+    memcpy(&copy, file, offsetof(struct spw_header, ready));
     if (copy.magic != magic)
         return SPW_STATUS_CORRUPT;
     if (copy.oldest_compatible_major > SPW_LAYOUT_MAJOR || copy.layout_major < SPW_OLDEST_COMPATIBLE_MAJOR ||
@@ -256,6 +259,10 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     spw_boot_id(boot);
     if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME ||
         (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) && memcmp(boot, copy.boot_id, 16)))
+        return SPW_STATUS_CLOCK_MISMATCH;
+    /* SYNC heartbeat: relaxed: a lone word. One from the future was written in another time namespace. */
+    uint64_t beat = spw_load_rlx(&h->heartbeat_ns);
+    if (beat != SPW_HEARTBEAT_STOPPED && beat > spw_now_ns() + SPW_CLOCK_AHEAD_MAX_NS)
         return SPW_STATUS_CLOCK_MISMATCH;
     if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES ||
         copy.section_count < sections || copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 ||
