@@ -21,7 +21,7 @@ static int keep_damaged(struct spw_batch *batch, uint32_t head, size_t bytes, co
         "INSERT OR IGNORE INTO damaged(stored_unix_ms, segment, cell, cell_word, reason, bytes)"
         " VALUES(?1,?2,?3,?4,?5,?6)");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, batch->now_unix_ms);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)batch->map->generation);
     sqlite3_bind_int64(statement, 3, head);
@@ -84,7 +84,7 @@ static int begin(struct spw_batch *batch, const char *file)
     sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_NEWEST,
                                                  "SELECT newest_sequence FROM ledger WHERE one=1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
         return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
@@ -93,7 +93,7 @@ static int begin(struct spw_batch *batch, const char *file)
     uint64_t failures = batch->counts.commit_failures_count;
     if (rc == SQLITE_OK && !mine &&
         spw_ledger_counts(batch->ledger, file, &batch->counts, NULL) != SPW_STATUS_OK)
-        rc = sqlite3_errcode(batch->ledger->db);
+        rc = spw_ledger_failure(batch->ledger);
     batch->counts.commit_failures_count = failures;
     return rc;
 }

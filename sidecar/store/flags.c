@@ -56,7 +56,7 @@ static int write_payload(struct spw_batch *batch, enum spw_statement which,
 {
     sqlite3_stmt *statement = prepare_built(batch->ledger, which);
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     int rc = spw_columns_bind(statement, payload);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int64(statement, spw_columns_count() + 1, (sqlite3_int64)sequence);
@@ -74,7 +74,7 @@ static int look_up_id(struct spw_batch *batch, const struct spw_flag_record *r, 
                            "SELECT decision_id=?2 AND account=?3 FROM flags WHERE flag_id=?1 UNION ALL"
                            " SELECT decision_id=?2 AND account=?3 FROM superseded WHERE flag_id=?1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->flag_id, -1, SQLITE_STATIC);
     sqlite3_bind_text(statement, 2, r->decision_id, -1, SQLITE_STATIC);
     sqlite3_bind_text(statement, 3, r->account, -1, SQLITE_STATIC);
@@ -99,10 +99,9 @@ static int look_up_decision(struct spw_batch *batch, const struct spw_flag_recor
         batch->ledger, SPW_STATEMENT_FLAG_DECISION,
         "SELECT sequence, origin, flag_state FROM flags WHERE decision_id=?1 AND account=?2");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->decision_id, -1, SQLITE_STATIC);
     sqlite3_bind_text(statement, 2, r->account, -1, SQLITE_STATIC);
-    memset(out, 0, sizeof *out);
     int rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
         return rc;
@@ -129,7 +128,7 @@ static int replace_standing(struct spw_batch *batch, const struct spw_flag_paylo
 {
     sqlite3_stmt *copy = prepare_built(batch->ledger, SPW_STATEMENT_FLAG_COPY);
     if (!copy)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(copy, 1, (sqlite3_int64)sequence);
     sqlite3_bind_int64(copy, 2, batch->now_unix_ms);
     int rc = spw_statement_run(copy);
@@ -178,7 +177,7 @@ int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const 
     }
     struct spw_flag_payload payload;
     make_payload(batch->map, bytes, &view, &payload);
-    struct standing old;
+    struct standing old = {0};
     rc = look_up_decision(batch, &view.record, &old);
     if (rc != SQLITE_OK)
         return rc;

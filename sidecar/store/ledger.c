@@ -79,10 +79,16 @@ sqlite3_stmt *spw_ledger_prepare(struct spw_ledger *ledger, enum spw_statement w
     return *kept;
 }
 
+int spw_ledger_failure(struct spw_ledger *ledger)
+{
+    int rc = sqlite3_errcode(ledger->db);
+    return rc == SQLITE_OK ? SQLITE_ERROR : rc;
+}
+
 int spw_ledger_run(struct spw_ledger *ledger, enum spw_statement which, const char *sql)
 {
     sqlite3_stmt *statement = spw_ledger_prepare(ledger, which, sql);
-    return statement ? spw_statement_run(statement) : sqlite3_errcode(ledger->db);
+    return statement ? spw_statement_run(statement) : spw_ledger_failure(ledger);
 }
 
 int spw_ledger_begin(struct spw_ledger *ledger)
@@ -96,7 +102,7 @@ int spw_ledger_commit(struct spw_ledger *ledger, const struct spw_store_counts *
         spw_ledger_prepare(ledger, SPW_STATEMENT_NUMBERS,
                            "UPDATE ledger SET newest_sequence=?1, duplicate_count=?2 WHERE one=1");
     if (!numbers)
-        return sqlite3_errcode(ledger->db);
+        return spw_ledger_failure(ledger);
     sqlite3_bind_int64(numbers, 1, (sqlite3_int64)counts->newest_sequence);
     sqlite3_bind_int64(numbers, 2, (sqlite3_int64)counts->duplicate_count);
     int rc = spw_statement_run(numbers);

@@ -63,6 +63,8 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
 
 /* The kept statement, reset and without bindings, prepared from sql the first time; NULL on failure. */
 sqlite3_stmt *spw_ledger_prepare(struct spw_ledger *ledger, enum spw_statement which, const char *sql);
+/* Why the statement could not be prepared; never SQLITE_OK. */
+int spw_ledger_failure(struct spw_ledger *ledger);
 /* Prepare and run a statement without parameters and rows. */
 int spw_ledger_run(struct spw_ledger *ledger, enum spw_statement which, const char *sql);
 /* Run a statement that gives no rows, and reset it. */

@@ -14,6 +14,7 @@
  */
 #include "sidecar/store/drain.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sidecar/store/utf8.h"
@@ -35,11 +36,8 @@ struct order {
 static void copy_text(sqlite3_stmt *statement, int column, char *out, size_t room)
 {
     const char *text = (const char *)sqlite3_column_text(statement, column);
-    size_t n = text ? strlen(text) : 0;
-    n = n < room ? n : room - 1;
     memset(out, 0, room);
-    if (n)
-        memcpy(out, text, n);
+    snprintf(out, room, "%s", text ? text : "");
 }
 
 /* A placement that does not say its account has its quote's, where the flag is known. */
@@ -48,7 +46,7 @@ static int account_of_quote(struct spw_batch *batch, struct spw_order_record *r)
     sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_ACCOUNT,
                                                  "SELECT account FROM flags WHERE quote_id=?1 LIMIT 1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->quote_id, -1, SQLITE_STATIC);
     int rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
@@ -67,11 +65,9 @@ static int find_order(struct spw_batch *batch, const struct spw_order_record *r,
                            " placed_unix_ms, placed_created_unix_ms, cancelled_created_unix_ms FROM orders"
                            " WHERE order_id=?1 AND (account=?2 OR account='' OR ?2='') LIMIT 2");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->order_id, -1, SQLITE_STATIC);
     sqlite3_bind_text(statement, 2, r->account, -1, SQLITE_STATIC);
-    memset(out, 0, sizeof *out);
-    out->placed_created_ms = out->cancelled_created_ms = INT64_MIN;
     int rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
         return rc;
@@ -146,7 +142,7 @@ static int write_order(struct spw_batch *batch, const char *order_id, struct ord
                                " tax_collected_minor=?6, placed_unix_ms=?7, placed_created_unix_ms=?8,"
                                " cancelled_created_unix_ms=?9 WHERE order_row=?1");
         if (!statement)
-            return sqlite3_errcode(ledger->db);
+            return spw_ledger_failure(ledger);
         sqlite3_bind_int64(statement, 1, order->row);
     } else {
         statement =
@@ -155,7 +151,7 @@ static int write_order(struct spw_batch *batch, const char *order_id, struct ord
                                " tax_collected_minor, placed_unix_ms, placed_created_unix_ms,"
                                " cancelled_created_unix_ms) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
         if (!statement)
-            return sqlite3_errcode(ledger->db);
+            return spw_ledger_failure(ledger);
         sqlite3_bind_text(statement, 1, order_id, -1, SQLITE_STATIC);
     }
     int rc = bind_order(statement, order);
@@ -172,7 +168,7 @@ static int add_quote(struct spw_batch *batch, int64_t order_row, const char *quo
     sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_ORDER_QUOTE,
                                                  "INSERT OR IGNORE INTO order_quotes VALUES(?1,?2)");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, order_row);
     sqlite3_bind_text(statement, 2, quote_id, -1, SQLITE_STATIC);
     int rc = spw_statement_run(statement);
@@ -185,7 +181,7 @@ static int refresh_quotes_of(struct spw_batch *batch, int64_t order_row)
     sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_QUOTES_OF_ORDER,
                                                  "SELECT quote_id FROM order_quotes WHERE order_row=?1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, order_row);
     int rc;
     while ((rc = spw_statement_row(statement)) == SQLITE_ROW) {
@@ -225,7 +221,7 @@ int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count,
     /* The lowest instant stands for "never" in the table. */
     if (r.created_unix_ms == INT64_MIN)
         r.created_unix_ms++;
-    struct order order;
+    struct order order = {.placed_created_ms = INT64_MIN, .cancelled_created_ms = INT64_MIN};
     int rc = SQLITE_OK;
     if (r.op == SPW_ORDER_PLACED && !r.account[0])
         rc = account_of_quote(batch, &r);
@@ -300,9 +296,8 @@ static int read_binding(struct spw_batch *batch, const char *quote_id, struct bi
         " FROM order_quotes q JOIN orders o ON o.order_row=q.order_row WHERE q.quote_id=?1"
         " ORDER BY o.placed_unix_ms, o.order_id");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, quote_id, -1, SQLITE_STATIC);
-    memset(out, 0, sizeof *out);
     int rc;
     while ((rc = spw_statement_row(statement)) == SQLITE_ROW)
         add_order(out, statement, quote_id);
@@ -316,7 +311,7 @@ static int bind_flag(struct spw_batch *batch, int64_t sequence, const struct bin
         "UPDATE flags SET flag_state=?2, order_id=?3, orders_count=?4, tax_collected_minor=?5,"
         " placed_unix_ms=?6, changed_unix_ms=?7, revision=revision+1 WHERE sequence=?1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, sequence);
     sqlite3_bind_int(statement, 2, (int)b->state);
     sqlite3_bind_text(statement, 3, b->order_id, -1, SQLITE_STATIC);
@@ -329,7 +324,7 @@ static int bind_flag(struct spw_batch *batch, int64_t sequence, const struct bin
 
 int spw_orders_refresh(struct spw_batch *batch, const char *quote_id)
 {
-    struct binding b;
+    struct binding b = {0};
     int rc = read_binding(batch, quote_id, &b);
     if (rc != SQLITE_OK)
         return rc;
@@ -339,7 +334,7 @@ int spw_orders_refresh(struct spw_batch *batch, const char *quote_id)
         " (flag_state=?3 AND order_id=?4 AND orders_count=?5 AND tax_collected_minor=?6 AND"
         " placed_unix_ms=?7) ORDER BY sequence LIMIT 1");
     if (!statement)
-        return sqlite3_errcode(batch->ledger->db);
+        return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, quote_id, -1, SQLITE_STATIC);
     sqlite3_bind_int(statement, 3, (int)b.state);
     sqlite3_bind_text(statement, 4, b.order_id, -1, SQLITE_STATIC);

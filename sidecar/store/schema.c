@@ -158,9 +158,9 @@ static int tables_are_there(sqlite3 *db)
     }
     static const char *const other[] = {
         "SELECT newest_sequence, duplicate_count FROM ledger WHERE one=1",
-        "SELECT order_row, order_id, account, order_state, quote_id, currency, tax_collected_minor, "
-        "placed_unix_ms,"
-        " placed_created_unix_ms, cancelled_created_unix_ms FROM orders",
+        "SELECT order_row, order_id, account, order_state, quote_id, currency FROM orders",
+        "SELECT tax_collected_minor, placed_unix_ms FROM orders",
+        "SELECT placed_created_unix_ms, cancelled_created_unix_ms FROM orders",
         "SELECT order_row, quote_id FROM order_quotes",
         "SELECT consumer, sequence FROM acknowledgements",
         "SELECT segment, cell, cell_word, reason, bytes FROM damaged",

@@ -280,7 +280,7 @@ static int write_acknowledgement(struct spw_store *store, const struct acknowled
         "sequence=excluded.sequence,"
         " acknowledged_unix_ms=excluded.acknowledged_unix_ms WHERE excluded.sequence>sequence");
     if (!statement)
-        return sqlite3_errcode(store->ledger.db);
+        return spw_ledger_failure(&store->ledger);
     sqlite3_bind_text(statement, 1, ack->consumer, -1, SQLITE_STATIC);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)ack->sequence);
     sqlite3_bind_int64(statement, 3, spw_wall_ms());

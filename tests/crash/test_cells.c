@@ -192,6 +192,26 @@ static uint8_t *times_seen(struct result *result, const struct flag_name *name)
     return &result->seen[name->writer][(size_t)name->life * result->room[name->writer] + name->number];
 }
 
+/* The record has no hole: all of it is stored or zero. */
+static bool same_bytes(const void *a, const void *b, size_t count)
+{
+    return memcmp(a, b, count) == 0;
+}
+
+/* Three numbers with a byte between them. */
+static bool parse_name(const char *text, char between, struct flag_name *out)
+{
+    uint32_t *part[] = {&out->writer, &out->life, &out->number};
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        *part[i] = (uint32_t)strtoul(text, &end, 10);
+        if (end == text || (i < 2 && *end != between))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
 static bool check_row(void *owner, const struct spw_flag_row *row)
 {
     static char request[24000];
@@ -202,7 +222,7 @@ static bool check_row(void *owner, const struct spw_flag_row *row)
     result->rows++;
     CHECK(row->sequence == result->rows, "sequence %" PRIu64, row->sequence);
     uint8_t *seen = NULL;
-    if (sscanf(row->record.flag_id, "sf_%u-%u-%u", &name.writer, &name.life, &name.number) == 3)
+    if (parse_name(row->record.flag_id + 3, '-', &name))
         seen = times_seen(result, &name);
     CHECK(seen != NULL, "a flag nobody wrote: %s", row->record.flag_id);
     if (!seen)
@@ -215,7 +235,7 @@ static bool check_row(void *owner, const struct spw_flag_row *row)
     want.slot_generation = row->record.slot_generation;
     want.created_unix_ms = row->record.created_unix_ms;
     want.created_ns = row->record.created_ns;
-    if (memcmp(&want, &row->record, sizeof want) != 0 || memcmp(lines, row->lines, sizeof lines) != 0 ||
+    if (!same_bytes(&want, &row->record, sizeof want) || memcmp(lines, row->lines, sizeof lines) != 0 ||
         strcmp(request, row->request_json) != 0 || strcmp("an assumption\n", row->assumptions) != 0 ||
         !row->verified)
         result->torn++;
@@ -230,8 +250,10 @@ static uint64_t check_noted(struct result *result)
         char path[300];
         snprintf(path, sizeof path, "%s/noted.%u", segment.dir, writer);
         FILE *f = fopen(path, "r");
-        struct flag_name name;
-        while (f && fscanf(f, "%u %u %u", &name.writer, &name.life, &name.number) == 3) {
+        char line[64];
+        while (f && fgets(line, sizeof line, f)) {
+            struct flag_name name = {0};
+            CHECK(parse_name(line, ' ', &name), "noted: %s", line);
             const uint8_t *seen = times_seen(result, &name);
             noted++;
             lost += !seen || *seen == 0;

@@ -28,9 +28,7 @@ static void a_flag_comes_back_whole(void **state)
     record.origin = 1;
     record.stale = 1;
     char request[SPW_REQUEST_MAX_BYTES + 1];
-    memset(request, 'r', sizeof request - 1); /* 16 cells */
-    memcpy(request, "{\"a\":\"", 6);
-    memcpy(request + sizeof request - 3, "\"}", 3);
+    snprintf(request, sizeof request, "{\"a\":\"%*s\"}", (int)sizeof request - 9, "r"); /* 16 cells */
     kit_flag_with(kit, &record, request);
     kit_settle(kit);
 
@@ -585,7 +583,7 @@ static void freeing_that_was_cut_short_is_finished(void **state)
     for (uint32_t freed = 0; freed < 4; freed++) { /* a chain of five: the head and four */
         spw_fixture_flag(map, &record, lines, "cut");
         kit_flag_with(kit, &record, request);
-        uint32_t head = 0, chain[5], n = 0;
+        uint32_t head = 0, chain[5] = {0}, n = 0;
         assert_true(spw_cell_next_ready(map, &head));
         for (uint32_t at = head; n < 5; at = spw_cell_at(map, at)->next - 1) {
             chain[n++] = at;
@@ -595,8 +593,8 @@ static void freeing_that_was_cut_short_is_finished(void **state)
         assert_int_equal(5, n);
         uint64_t *word = spw_cell_word_at(map, head);
         spw_store_rel(word, spw_cell_with(*word, SPW_CELL_TAKEN));
-        for (uint32_t i = 0; i < freed;
-             i++) { /* dead after so many steps; another writer has the last cell by now */
+        /* Dead after so many steps; another writer has the last cell by now. */
+        for (uint32_t i = 0; i < freed; i++) {
             uint64_t *last = spw_cell_word_at(map, chain[4 - i]);
             spw_store_rel(last, spw_cell_freed(*last));
         }
