@@ -36,11 +36,12 @@ enum {
 
 struct spw_admission {
     enum spw_verdict verdict;
-    enum spw_cause cause;  /* DENY, NEVER: the rule that fired */
-    uint64_t wait_ns;      /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
-    uint64_t start_at_ns;  /* ALLOW with a reservation: not before; 0 = now */
-    uint64_t version;      /* the account's configuration version the last limiter obeyed */
-    uint64_t tokens_milli; /* thousandths of a token seen in the account-wide bucket before the take */
+    enum spw_cause cause;     /* DENY, NEVER: the rule that fired */
+    uint64_t wait_ns;         /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
+    uint64_t start_at_ns;     /* ALLOW with a reservation: not before; 0 = now */
+    uint64_t version;         /* the account's configuration version the last limiter obeyed */
+    uint64_t available_units; /* seen in the account-wide bucket before the take ... */
+    uint64_t units_per_token; /* ... in these; see spw_admission_tokens_milli */
     uint32_t breaker_state;
     bool observed; /* would have been refused; observe mode let it pass */
     bool may_call; /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
@@ -60,6 +61,15 @@ struct spw_ticket {
     bool probe;
     uint8_t charged; /* bit i: the account's i-th limiter was charged (a killed one is not) */
 };
+
+/* Thousandths of a token in hand before the take; not computed in the decision itself: divisions cost more than it. */
+static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a)
+{
+    if (a->units_per_token == 0)
+        return 0;
+    uint64_t whole = a->available_units / a->units_per_token, rest = a->available_units % a->units_per_token;
+    return whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / a->units_per_token);
+}
 
 static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index)
 {
@@ -188,10 +198,8 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
     struct spw_bucket_answer b =
         spw_bucket_take(v->limiter[i], v->limiter_words[i], now_ns, tokens, batch, max_wait_ns, take);
     a->version = b.version;
-    if (b.units_per_token) {
-        uint64_t whole = b.available_units / b.units_per_token, rest = b.available_units % b.units_per_token;
-        a->tokens_milli = whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / b.units_per_token);
-    }
+    a->available_units = b.available_units;
+    a->units_per_token = b.units_per_token;
     if (b.result == SPW_BUCKET_TAKEN) {
         *taken = take;
         if (b.wait_ns && now_ns + b.wait_ns > a->start_at_ns)
@@ -339,46 +347,6 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
         if (limiter && words && (ticket->charged >> i & 1))
             spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
     }
-}
-
-/* An account and an integration by name, with the place found for them. Use one per thread. */
-struct spw_ref {
-    char account[SPW_NAME_BYTES];
-    char integration[SPW_NAME_BYTES];
-    uint64_t generation; /* of the segment the rest is good for; 0 = look up */
-    uint32_t account_index, account_generation;
-    bool batch;
-};
-
-static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration)
-{
-    memset(ref, 0, sizeof *ref);
-    strncpy(ref->account, account ? account : "", sizeof ref->account - 1);
-    strncpy(ref->integration, integration ? integration : "", sizeof ref->integration - 1);
-}
-
-static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
-{
-    ref->generation = 0;
-    ref->batch = false;
-    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
-        const struct spw_account *a = spw_account_at(map, i);
-        /* SYNC account: acquire: a LIVE record is filled. */
-        if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
-            strncmp(a->name, ref->account, sizeof a->name) == 0) {
-            ref->account_index = i;
-            ref->account_generation = a->record_generation;
-            ref->generation = map->generation;
-        }
-    }
-    for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
-        const struct spw_integration *n = spw_integration_at(map, i);
-        /* SYNC integration: acquire: a LIVE record is filled. */
-        if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index &&
-            strncmp(n->name, ref->integration, sizeof n->name) == 0)
-            ref->batch = n->batch != 0;
-    }
-    return ref->generation != 0;
 }
 
 #ifdef __cplusplus

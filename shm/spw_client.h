@@ -282,17 +282,17 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
     uint64_t now_ns = spw_now_ns();
     struct spw_map *map = spw__live_map(c, now_ns);
     struct spw_admission a;
-    memset(ticket, 0, sizeof *ticket);
-    if (!map)
+    if (!map) {
+        memset(ticket, 0, sizeof *ticket);
         return spw__unattached(c, tokens, now_ns);
+    }
     if (ref->generation != map->generation && !spw__ref_find(map, ref)) {
+        memset(ticket, 0, sizeof *ticket);
         memset(&a, 0, sizeof a);
         a.verdict = SPW_BAD_HANDLE;
         return a;
     }
-    uint32_t flags = ref->batch ? SPW_ACQUIRE_BATCH : 0;
-    a = spw_admit(map, ref->account_index, ref->account_generation, flags, tokens, max_wait_ns, now_ns,
-                  ticket);
+    a = spw_ref_admit(map, ref, tokens, max_wait_ns, now_ns, ticket);
     if (a.verdict == SPW_BAD_HANDLE)
         ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
     return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
@@ -391,7 +391,7 @@ static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map
     facts.cause = cause;
     facts.uid = map->self.uid;
     facts.breaker_state = a->breaker_state;
-    facts.tokens_milli = a->tokens_milli;
+    facts.tokens_milli = spw_admission_tokens_milli(a);
     facts.config_version = a->version;
     spw_flag_fill(map, &facts, &record);
     enum spw_status status = spw_flag_write(map, (uint32_t)spw__next_id(c), &record, &facts);

@@ -9,6 +9,7 @@
 #include "shm/spw_admission.h"
 #include "shm/spw_cell.h"
 #include "shm/spw_fallback.h"
+#include "shm/spw_ref.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -788,6 +788,7 @@ static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t lev
 
 /* ---- spw_map.h ---- */
 
+#define SPW_CLOCK_AHEAD_MAX_NS UINT64_C(60000000000)
 struct spw_identity {
   int lock_fd;
   uint32_t slot;
@@ -951,7 +952,8 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
   const struct spw_header *h = (const struct spw_header *)(const void *)file;
   if (spw_load_acq(&h->ready) != 1) return SPW_STATUS_NOT_READY;
   struct spw_header copy;
-  memcpy(&copy, file, sizeof copy);
+  memset(&copy, 0, sizeof copy);
+  memcpy(&copy, file, offsetof(struct spw_header, ready));
   if (copy.magic != magic) return SPW_STATUS_CORRUPT;
   if (copy.oldest_compatible_major > SPW_LAYOUT_MAJOR || copy.layout_major < SPW_OLDEST_COMPATIBLE_MAJOR || copy.format_hash != spw_format_hash())
     return SPW_STATUS_VERSION_MISMATCH;
@@ -960,6 +962,8 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
   spw_boot_id(boot);
   if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME || (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) && memcmp(boot, copy.boot_id, 16)))
     return SPW_STATUS_CLOCK_MISMATCH;
+  uint64_t beat = spw_load_rlx(&h->heartbeat_ns);
+  if (beat != SPW_HEARTBEAT_STOPPED && beat > spw_now_ns() + SPW_CLOCK_AHEAD_MAX_NS) return SPW_STATUS_CLOCK_MISMATCH;
   if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES || copy.section_count < sections ||
       copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 || copy.base_ns > spw_now_ns())
     return SPW_STATUS_CORRUPT;
@@ -1483,7 +1487,8 @@ struct spw_admission {
   uint64_t wait_ns;
   uint64_t start_at_ns;
   uint64_t version;
-  uint64_t tokens_milli;
+  uint64_t available_units;
+  uint64_t units_per_token;
   uint32_t breaker_state;
   bool observed;
   bool may_call;
@@ -1501,6 +1506,11 @@ struct spw_ticket {
   bool probe;
   uint8_t charged;
 };
+static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a) {
+  if (a->units_per_token == 0) return 0;
+  uint64_t whole = a->available_units / a->units_per_token, rest = a->available_units % a->units_per_token;
+  return whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / a->units_per_token);
+}
 static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index) {
   if (map->self.lock_fd < 0) return NULL;
   return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index);
@@ -1588,10 +1598,8 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
   bool batch = (flags & SPW_ACQUIRE_BATCH) != 0;
   struct spw_bucket_answer b = spw_bucket_take(v->limiter[i], v->limiter_words[i], now_ns, tokens, batch, max_wait_ns, take);
   a->version = b.version;
-  if (b.units_per_token) {
-    uint64_t whole = b.available_units / b.units_per_token, rest = b.available_units % b.units_per_token;
-    a->tokens_milli = whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / b.units_per_token);
-  }
+  a->available_units = b.available_units;
+  a->units_per_token = b.units_per_token;
   if (b.result == SPW_BUCKET_TAKEN) {
     *taken = take;
     if (b.wait_ns && now_ns + b.wait_ns > a->start_at_ns) a->start_at_ns = now_ns + b.wait_ns;
@@ -1699,12 +1707,22 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
     if (limiter && words && (ticket->charged >> i & 1)) spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
   }
 }
+
+/* ---- spw_ref.h ---- */
+
 struct spw_ref {
   char account[SPW_NAME_BYTES];
   char integration[SPW_NAME_BYTES];
   uint64_t generation;
   uint32_t account_index, account_generation;
   bool batch;
+  const struct spw_account *record;
+  struct spw_account_words *words;
+  const struct spw_limiter *limiter;
+  struct spw_limiter_words *limiter_words;
+  struct spw_gcra conf;
+  uint64_t conf_version;
+  uint32_t conf_slot;
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
   memset(ref, 0, sizeof *ref);
@@ -1714,12 +1732,20 @@ static inline void spw_ref_init(struct spw_ref *ref, const char *account, const 
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
   ref->generation = 0;
   ref->batch = false;
+  ref->limiter = NULL;
+  ref->conf_version = 0;
   for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
     const struct spw_account *a = spw_account_at(map, i);
     if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
       ref->account_index = i;
       ref->account_generation = a->record_generation;
       ref->generation = map->generation;
+      ref->record = a;
+      ref->words = spw_account_words_at(map, i);
+      if (a->limiters_count == 1) {
+        ref->limiter_words = spw_limiter_words_at(map, a->limiters[0]);
+        ref->limiter = ref->limiter_words ? spw_limiter_at(map, a->limiters[0]) : NULL;
+      }
     }
   }
   for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
@@ -1729,6 +1755,71 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->batch = n->batch != 0;
   }
   return ref->generation != 0;
+}
+static inline void spw__ref_learn(struct spw_ref *ref) {
+  if (!ref->limiter) return;
+  uint32_t slot = spw_bucket_slot(spw_load_acq(&ref->limiter_words->level));
+  ref->conf_version = 0;
+  if (spw_limiter_conf_read(ref->limiter, slot, &ref->conf)) {
+    ref->conf_slot = slot;
+    ref->conf_version = ref->conf.version * 2;
+  }
+}
+static inline bool spw__ref_quiet(const struct spw_map *map, const struct spw_ref *ref) {
+  const struct spw_account *a = ref->record;
+  return spw_load32_acq(&a->state) == SPW_RECORD_LIVE && a->record_generation == ref->account_generation && a->permits_count == 0 &&
+         a->limiters_count == 1 &&
+         (spw_load_rlx(&a->switches) | spw_load_rlx(&a->forced) | spw_load_rlx(&ref->limiter->switches) |
+          spw_load_rlx(&spw_map_pub(map)->switches)) == 0 &&
+         spw_load_acq(&ref->words->gate) == 0;
+}
+static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, struct spw_admission *a,
+                                    struct spw_ticket *ticket) {
+  uint64_t breaker = spw_load_acq(&ref->words->breaker);
+  if (breaker >> 62 != SPW_BREAKER_CLOSED || !spw__ref_quiet(map, ref)) return false;
+  uint64_t word = spw_load_acq(&ref->limiter_words->level);
+  for (int i = 0; i < SPW_CAS_TRIES; i++) {
+    uint64_t level = spw_bucket_level(word), next = 0;
+    if (spw_bucket_slot(word) != ref->conf_slot || spw_load_acq(&ref->limiter->conf[ref->conf_slot].version) != ref->conf_version ||
+        level > spw_gcra_earned(&ref->conf, now_ns))
+      return false;
+    uint64_t keep = ref->batch ? ref->conf.reserve_units : 0;
+    enum spw_gcra_result result = spw_gcra_take(&ref->conf, level, now_ns, tokens, keep, 0, &next, &a->wait_ns);
+    if (result == SPW_GCRA_NEVER || (result == SPW_GCRA_WAIT && ref->batch)) return false;
+    a->version = ref->conf.version;
+    if (result == SPW_GCRA_WAIT) {
+      a->verdict = SPW_DENY;
+      a->cause = SPW_CAUSE_BUCKET_EMPTY;
+      return true;
+    }
+    if (spw_cas(&ref->limiter_words->level, &word, spw_bucket_word(ref->conf_slot, next))) {
+      a->may_call = true;
+      ticket->epoch = (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK);
+      ticket->charged = 1;
+      return true;
+    }
+    spw_relax();
+  }
+  return false;
+}
+static inline struct spw_admission spw_ref_admit(const struct spw_map *map, struct spw_ref *ref, uint64_t tokens, uint64_t max_wait_ns,
+                                                 uint64_t now_ns, struct spw_ticket *ticket) {
+  struct spw_admission a;
+  if (ref->limiter && ref->conf_version && max_wait_ns == 0) {
+    memset(&a, 0, sizeof a);
+    memset(ticket, 0, sizeof *ticket);
+    ticket->generation = map->generation;
+    ticket->account_index = ref->account_index;
+    ticket->taken_ns = now_ns;
+    ticket->tokens = tokens;
+    if (spw__admit_quiet(map, ref, tokens, now_ns, &a, ticket)) {
+      spw_stat_count(map, ref->account_index, a.may_call ? SPW_STAT_ALLOW : SPW_STAT_DENY_BUCKET);
+      return a;
+    }
+  }
+  a = spw_admit(map, ref->account_index, ref->account_generation, ref->batch ? SPW_ACQUIRE_BATCH : 0, tokens, max_wait_ns, now_ns, ticket);
+  if (a.version != ref->conf.version || !ref->conf_version) spw__ref_learn(ref);
+  return a;
 }
 
 /* ---- spw_text.h ---- */
@@ -2622,15 +2713,17 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
   uint64_t now_ns = spw_now_ns();
   struct spw_map *map = spw__live_map(c, now_ns);
   struct spw_admission a;
-  memset(ticket, 0, sizeof *ticket);
-  if (!map) return spw__unattached(c, tokens, now_ns);
+  if (!map) {
+    memset(ticket, 0, sizeof *ticket);
+    return spw__unattached(c, tokens, now_ns);
+  }
   if (ref->generation != map->generation && !spw__ref_find(map, ref)) {
+    memset(ticket, 0, sizeof *ticket);
     memset(&a, 0, sizeof a);
     a.verdict = SPW_BAD_HANDLE;
     return a;
   }
-  uint32_t flags = ref->batch ? SPW_ACQUIRE_BATCH : 0;
-  a = spw_admit(map, ref->account_index, ref->account_generation, flags, tokens, max_wait_ns, now_ns, ticket);
+  a = spw_ref_admit(map, ref, tokens, max_wait_ns, now_ns, ticket);
   if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
   return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
 }
@@ -2716,7 +2809,7 @@ static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map
   facts.cause = cause;
   facts.uid = map->self.uid;
   facts.breaker_state = a->breaker_state;
-  facts.tokens_milli = a->tokens_milli;
+  facts.tokens_milli = spw_admission_tokens_milli(a);
   facts.config_version = a->version;
   spw_flag_fill(map, &facts, &record);
   enum spw_status status = spw_flag_write(map, (uint32_t)spw__next_id(c), &record, &facts);

@@ -154,7 +154,7 @@ static enum spw_status record_flag(struct spw_job *job, struct spw_flag_record *
     f.provider_status = job->result.provider_status;
     f.attempts = job->result.attempts;
     f.breaker_state = job->admission.breaker_state;
-    f.tokens_milli = job->admission.tokens_milli;
+    f.tokens_milli = spw_admission_tokens_milli(&job->admission);
     f.config_version = job->admission.version;
     spw_flag_fill(job->decider->map, &f, record);
     enum spw_status status = spw_flag_write(job->decider->map, (uint32_t)job->decider->id_low, record, &f);
@@ -376,7 +376,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
         read_signals(job, response, &end);
     struct spw_decider_counters *c = &job->account->counters;
     c->calls[result]++;
-    if (result == SPW_CALL_THROTTLED && job->admission.tokens_milli >= 2000)
+    if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(&job->admission) >= 2000)
         c->unexpected_429++;
     if (spw_settle(job->decider->map, &job->ticket, now_of(job), &end)) {
         c->breaker_changes++;
