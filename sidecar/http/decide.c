@@ -116,6 +116,7 @@ static void finish(struct spw_job *job, enum spw_decision decision)
     struct spw_decider_counters *c = &job->account->counters;
     r->decision = decision;
     r->request = &job->request;
+    r->provider = job->account->profile->name;
     if (decision != SPW_DECISION_FALLBACK && decision != SPW_DECISION_NONE)
         r->type = SPW_FALLBACK_NONE;
     c->decisions[decision]++;

@@ -32,6 +32,7 @@ struct spw_result {
     const struct spw_quote_request *request;
     /* live and rejected */
     const struct spw_answer *answer;
+    const char *provider;     /* the profile's name */
     uint32_t provider_status; /* 0 = no answer */
     uint32_t attempts;
     uint64_t provider_ms; /* time spent on calls */

@@ -418,8 +418,8 @@ static json_t *fallback_object(const struct spw_result *r)
 static json_t *provider_object(const struct spw_result *r)
 {
     json_t *status = r->provider_status ? json_integer(r->provider_status) : json_null();
-    return json_pack("{s:o, s:I, s:I}", "status", status, "attempts", (json_int_t)r->attempts, "ms",
-                     (json_int_t)r->provider_ms);
+    return json_pack("{s:s, s:o, s:I, s:I}", "name", r->provider, "status", status, "attempts",
+                     (json_int_t)r->attempts, "ms", (json_int_t)r->provider_ms);
 }
 
 char *spw_result_json(const struct spw_result *r)
@@ -431,6 +431,7 @@ char *spw_result_json(const struct spw_result *r)
     json_object_set_new(root, "decision", json_string(spw_decision_name(r->decision)));
     json_object_set_new(root, "decision_id", json_string(r->decision_id));
     if (priced) {
+        json_object_set_new(root, "reused", json_false()); /* every answer is made for its own request */
         json_object_set_new(root, "tax", minor(r->tax_minor));
         json_object_set_new(root, "currency",
                             json_string(r->request->currency ? r->request->currency : "USD"));
