@@ -245,12 +245,11 @@ static enum spw_status open_loop(struct sidecar *s, struct spw_error *err)
     enum spw_loop_backend backend = strcmp(wanted, "io_uring") == 0 ? SPW_LOOP_URING
                                     : strcmp(wanted, "epoll") == 0  ? SPW_LOOP_EPOLL
                                                                     : SPW_LOOP_AUTO;
-    enum spw_status status = spw_loop_new(backend, &s->loop, err);
-    if (status == SPW_STATUS_OK) {
-        bool second_choice = backend == SPW_LOOP_AUTO && strcmp(spw_loop_backend_name(s->loop), "epoll") == 0;
-        spw_log(second_choice ? SPW_LOG_WARN : SPW_LOG_INFO, "loop.backend", "%s: %s",
-                spw_loop_backend_name(s->loop), spw_loop_backend_reason(s->loop));
-    }
+    enum spw_status status =
+        spw_loop_new(backend, &s->loop, err); /* warns itself when it is not the first choice */
+    if (status == SPW_STATUS_OK)
+        spw_log(SPW_LOG_INFO, "loop.backend", "%s: %s", spw_loop_backend_name(s->loop),
+                spw_loop_backend_reason(s->loop));
     return status;
 }
 

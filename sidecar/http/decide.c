@@ -356,6 +356,19 @@ static void go_live(struct spw_job *job)
     finish(job, SPW_DECISION_LIVE);
 }
 
+/* libcurl replaced a kept connection that was dead and sent the request again: the provider may have counted both. */
+static void charge_resent(struct spw_job *job, const struct spw_http_response *response)
+{
+    struct spw_ticket ticket;
+    if (response->attempts < 2)
+        return;
+    struct spw_admission a = spw_admit(job->decider->map, job->account_index, job->account_generation,
+                                       SPW_ACQUIRE_RETRY, 1, 0, now_of(job), &ticket);
+    struct spw_call_end none = {.outcome = SPW_OUTCOME_NEUTRAL};
+    if (a.may_call)
+        (void)spw_settle(job->decider->map, &ticket, now_of(job), &none);
+}
+
 static void call_done(void *owner, const struct spw_http_response *response)
 {
     struct spw_job *job = owner;
@@ -372,6 +385,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
     r->answer = &job->answer;
     spw_answer_clean_up(&job->answer);
     memset(&job->answer, 0, sizeof job->answer);
+    charge_resent(job, response);
     enum spw_call_result result = read_answer(job, response, &end);
     if (response->outcome == SPW_HTTP_ANSWERED)
         read_signals(job, response, &end);
