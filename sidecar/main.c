@@ -352,14 +352,31 @@ static void stop(struct sidecar *s, bool clean)
     spw_conf_destroy(s->conf);
 }
 
-static int check_or_print(const struct spw_conf *conf, const struct arguments *a, struct spw_error *err)
+/* The sizes follow from the text alone: neither secrets nor rate files have to be there. */
+static int print_sizes(const char *path, struct spw_error *err)
 {
-    if (a->print_sizes) {
-        uint64_t pub_bytes, rw_bytes;
-        spw_state_sizes(conf, &pub_bytes, &rw_bytes);
-        printf("pub %llu\nrw %llu\n", (unsigned long long)pub_bytes, (unsigned long long)rw_bytes);
-        return 0;
+    static char text[1024 * 1024 + 1];
+    struct spw_conf *conf = NULL;
+    uint64_t pub_bytes, rw_bytes;
+    FILE *file = fopen(path, "re");
+    size_t bytes = file ? fread(text, 1, sizeof text, file) : 0;
+    if (!file) {
+        fprintf(stderr, "spillwayd: %s: %s\n", path, strerror(errno));
+        return 1;
     }
+    fclose(file);
+    if (spw_conf_parse(path, text, bytes, &conf, err) != SPW_STATUS_OK) {
+        fprintf(stderr, "spillwayd: %s\n", err->text);
+        return 1;
+    }
+    spw_state_sizes(conf, &pub_bytes, &rw_bytes);
+    printf("pub %llu\nrw %llu\n", (unsigned long long)pub_bytes, (unsigned long long)rw_bytes);
+    spw_conf_destroy(conf);
+    return 0;
+}
+
+static int check(const struct spw_conf *conf, const struct arguments *a, struct spw_error *err)
+{
     if (load_rates(conf, NULL, err) != SPW_STATUS_OK) {
         fprintf(stderr, "spillwayd: %s\n", err->text);
         return 1;
@@ -379,14 +396,16 @@ int main(int argc, char **argv)
     int exit_code = read_arguments(argc, argv, &a);
     if (exit_code)
         return exit_code - 1;
+    if (a.print_sizes)
+        return print_sizes(a.conf_path, &err);
     harden();
     if (spw_conf_load(a.conf_path, &s.conf, &err) != SPW_STATUS_OK) {
         fprintf(stderr, "spillwayd: %s\n", err.text);
         return 1;
     }
     configure_log(s.conf);
-    if (a.check_only || a.print_sizes) {
-        exit_code = check_or_print(s.conf, &a, &err);
+    if (a.check_only) {
+        exit_code = check(s.conf, &a, &err);
         spw_conf_destroy(s.conf);
         return exit_code;
     }

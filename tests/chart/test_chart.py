@@ -1,7 +1,11 @@
 """The chart as helm renders it: what stands in the pod, what is refused, and its use from another chart."""
 import json
+import os
+import pathlib
 import re
 import shutil
+import subprocess
+import tempfile
 
 import pytest
 import yaml
@@ -131,14 +135,23 @@ def test_privileges(demo):
     assert demo["automountServiceAccountToken"] is False
 
 
+def segment_bytes(config):
+    """What the sidecar itself says of the rendered configuration."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(config, file)
+        file.flush()
+        program = pathlib.Path(os.environ["SPILLWAY_BIN"]) / "spillwayd"
+        out = subprocess.run([program, "--config", file.name, "--print-segment-bytes"], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    return (int(line.split()[1]) for line in out.stdout.splitlines())
+
+
 # Memory-backed pages are charged to the sidecar, which touches them first; old and new exist side by side in a swap.
 @pytest.mark.parametrize("values", [DEMO, LARGE], ids=lambda p: p.stem)
 def test_memory_holds_process_and_segment_twice(values):
     documents = render("-f", values)
     pod = pod_of(documents, "shop-spillway-demo")
-    segment = {"slots": 256, "cells": 2048, "rate_records": 65536} | config_of(documents).get("segment", {})
-    pub_bytes = 65536 + 2 * segment["rate_records"] * 80
-    rw_bytes = 262144 + segment["cells"] * 2048 + segment["slots"] * 128
+    pub_bytes, rw_bytes = segment_bytes(config_of(documents))
     volumes = volumes_of(pod)
     sizes = {name: volumes[name]["emptyDir"] for name in ("spillway-pub", "spillway-rw")}
     assert all(size["medium"] == "Memory" for size in sizes.values())
@@ -249,7 +262,7 @@ def test_notes_show_memory_and_share(tmp_path):
     (chart / "templates" / "notes.yaml").write_text(
         'kind: ConfigMap\nmetadata: {name: notes}\ndata:\n  notes: |\n    {{- tpl (.Files.Get "notes.txt") . | nindent 4 }}')
     notes = render("-f", LARGE, chart=chart)["ConfigMap", "notes"]["data"]["notes"]
-    assert "96 MiB process + 322 MiB pub + 258 MiB rw (each twice its segment file) = 676 MiB" in notes
+    assert "96 MiB process + 322 MiB pub + 261 MiB rw (each twice its segment file) = 679 MiB" in notes
     assert "taxcloud-main: 2500000/d / 40 pods = 62500/d" in notes
     assert "taxcloud-eu: 50/s / 12 pods = 4.1667/s" in notes
 

@@ -4,17 +4,20 @@ only place that knows: `spillwayd --config FILE --print-segment-bytes` prints th
 never give less.
 */}}
 
-{{/* pub: 64 KiB of header, accounts and selectors, and two halves of rate records (64 bytes and 16 of index each). */}}
+{{/* pub: 128 KiB of header, accounts, limiters and policy; two halves of rate records (64 bytes each) and of index words
+(8 bytes each, a power of two of at least two words for each record). */}}
 {{- define "spillway.pubBytes" -}}
 {{- $records := dig "segment" "rate_records" 65536 .Values.config | int64 -}}
-{{- add 65536 (mul 2 $records 80) -}}
+{{- $words := 1024 -}}
+{{- range until 20 }}{{- if lt (int64 $words) (mul 2 $records) }}{{- $words = mul 2 $words }}{{- end }}{{- end -}}
+{{- add 131072 (mul 128 $records) (mul 16 $words) -}}
 {{- end }}
 
-{{/* rw: 256 KiB of header and limiter words, 2 KiB for each flag cell, 128 bytes for each process slot. */}}
+{{/* rw: 64 KiB of header, limiter words and permits; 2,056 bytes for each flag cell, 2,176 for each process slot. */}}
 {{- define "spillway.rwBytes" -}}
 {{- $cells := dig "segment" "cells" 2048 .Values.config | int64 -}}
 {{- $slots := dig "segment" "slots" 256 .Values.config | int64 -}}
-{{- add 262144 (mul $cells 2048) (mul $slots 128) -}}
+{{- add 65536 (mul $cells 2056) (mul $slots 2176) -}}
 {{- end }}
 
 {{/* A volume holds two files while a new layout replaces the old, and 1 MiB for sockets, token and rounding. */}}
