@@ -132,6 +132,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         /* SYNC cell: release: the payload is written before the state says so; the head goes last. */
         spw_store_rel(word, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY));
     }
+    spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
     return SPW_STATUS_OK;
 }
 

@@ -286,7 +286,7 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
         memset(ticket, 0, sizeof *ticket);
         return spw__unattached(c, tokens, now_ns);
     }
-    if (ref->generation != map->generation && !spw__ref_find(map, ref)) {
+    if (!spw__ref_is_of(map, ref) && !spw__ref_find(map, ref)) {
         memset(ticket, 0, sizeof *ticket);
         memset(&a, 0, sizeof a);
         a.verdict = SPW_BAD_HANDLE;

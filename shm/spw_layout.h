@@ -109,7 +109,8 @@ struct spw_header {
     uint64_t switches;     /* SPW_SWITCH_* for all limiters */
     uint64_t rates_active; /* half in bit 0, version above */
     uint64_t policy_seq;   /* latch counter of the policy */
-    uint8_t spare2[80];
+    uint64_t cells_hint; /* rw: raised after a cell became READY; only a hint, a full look finds every cell */
+    uint8_t spare2[72];
 };
 
 /* Switch words: read at each decision, so effective at once. */
@@ -449,6 +450,7 @@ SPW__AT(spw_header, heartbeat_ns, 400);
 SPW__AT(spw_header, switches, 408);
 SPW__AT(spw_header, rates_active, 416);
 SPW__AT(spw_header, policy_seq, 424);
+SPW__AT(spw_header, cells_hint, 432);
 SPW__SIZE(spw_section, 16);
 
 SPW__SIZE(spw_account_conf, 64);

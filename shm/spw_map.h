@@ -58,6 +58,11 @@ static inline struct spw_header *spw_map_pub(const struct spw_map *map)
     return (struct spw_header *)(void *)map->pub;
 }
 
+static inline struct spw_header *spw_map_rw(const struct spw_map *map)
+{
+    return (struct spw_header *)(void *)map->rw;
+}
+
 static inline uint64_t spw_now_ns(void)
 {
     struct timespec t;

@@ -23,6 +23,7 @@ struct spw_ref {
     uint64_t generation; /* of the segment the rest is good for; 0 = look up */
     uint32_t account_index, account_generation;
     bool batch;
+    const uint8_t *pub, *rw; /* the mapping that the places below are in */
     const struct spw_account *record;
     struct spw_account_words *words;
     const struct spw_limiter *limiter; /* the account's only one; NULL = the whole way each time */
@@ -53,6 +54,8 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
             ref->account_index = i;
             ref->account_generation = a->record_generation;
             ref->generation = map->generation;
+            ref->pub = map->pub;
+            ref->rw = map->rw;
             ref->record = a;
             ref->words = spw_account_words_at(map, i);
             if (a->limiters_count == 1) {
@@ -69,6 +72,12 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
             ref->batch = n->batch != 0;
     }
     return ref->generation != 0;
+}
+
+/* Is what was found good for this mapping? A client that was detached may have the same segment elsewhere. */
+static inline bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref)
+{
+    return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
 }
 
 /* Remember the configuration that the bucket's word names now. */

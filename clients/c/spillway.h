@@ -401,7 +401,8 @@ struct spw_header {
   uint64_t switches;
   uint64_t rates_active;
   uint64_t policy_seq;
-  uint8_t spare2[80];
+  uint64_t cells_hint;
+  uint8_t spare2[72];
 };
 #define SPW_SWITCH_KILL UINT64_C(1)
 #define SPW_SWITCH_OBSERVE UINT64_C(2)
@@ -812,6 +813,7 @@ struct spw_map {
   struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
+static inline struct spw_header *spw_map_rw(const struct spw_map *map) { return (struct spw_header *)(void *)map->rw; }
 static inline uint64_t spw_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_BOOTTIME, &t);
@@ -1716,6 +1718,7 @@ struct spw_ref {
   uint64_t generation;
   uint32_t account_index, account_generation;
   bool batch;
+  const uint8_t *pub, *rw;
   const struct spw_account *record;
   struct spw_account_words *words;
   const struct spw_limiter *limiter;
@@ -1740,6 +1743,8 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->account_index = i;
       ref->account_generation = a->record_generation;
       ref->generation = map->generation;
+      ref->pub = map->pub;
+      ref->rw = map->rw;
       ref->record = a;
       ref->words = spw_account_words_at(map, i);
       if (a->limiters_count == 1) {
@@ -1755,6 +1760,9 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->batch = n->batch != 0;
   }
   return ref->generation != 0;
+}
+static inline bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
+  return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
 }
 static inline void spw__ref_learn(struct spw_ref *ref) {
   if (!ref->limiter) return;
@@ -2315,6 +2323,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
     uint64_t mine = spw_load_rlx(word);
     spw_store_rel(word, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY));
   }
+  spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
   return SPW_STATUS_OK;
 }
 
@@ -2717,7 +2726,7 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
     memset(ticket, 0, sizeof *ticket);
     return spw__unattached(c, tokens, now_ns);
   }
-  if (ref->generation != map->generation && !spw__ref_find(map, ref)) {
+  if (!spw__ref_is_of(map, ref) && !spw__ref_find(map, ref)) {
     memset(ticket, 0, sizeof *ticket);
     memset(&a, 0, sizeof a);
     a.verdict = SPW_BAD_HANDLE;
