@@ -18,8 +18,11 @@ say() {
     printf '== %s\n' "$*"
 }
 
-# build PRESET: configure and build one preset. Debian's python3 has the modules that the tests need.
+# build PRESET [TARGET...]: configure and build one preset, all of it or these targets. Debian's python3 has the modules
+# that the tests need.
 build() {
-    cmake --preset "$1" -DPython3_EXECUTABLE=/usr/bin/python3 --log-level=WARNING &&
-        cmake --build --preset "$1" --parallel "$JOBS"
+    local preset=$1
+    shift
+    cmake --preset "$preset" -DPython3_EXECUTABLE=/usr/bin/python3 --log-level=WARNING &&
+        cmake --build --preset "$preset" --parallel "$JOBS" ${1:+--target "$@"}
 }
