@@ -59,7 +59,8 @@ struct spw_client {
     enum spw_status last_status; /* of the last attempt to attach */
     char pub_dir[256];
     char rw_dir[256];
-    struct spw_client **list; /* the list this client is in: one per translation unit that attaches */
+    struct spw_client **list;   /* the list this client is in: one per translation unit that attaches ... */
+    pthread_mutex_t *list_lock; /* ... with its lock */
     struct spw_client *next;
 };
 
@@ -214,6 +215,7 @@ static inline enum spw_status spw_attach(struct spw_client *c, const struct spw_
     if (!spw__fork_hooked)
         spw__fork_hooked = pthread_atfork(spw__fork_prepare, spw__fork_parent, spw__fork_child) == 0;
     c->list = &spw__clients;
+    c->list_lock = &spw__clients_lock;
     c->next = spw__clients;
     spw__clients = c;
     pthread_mutex_unlock(&spw__clients_lock);
@@ -225,14 +227,16 @@ static inline enum spw_status spw_attach(struct spw_client *c, const struct spw_
 /* Leave. No other thread may be using the client. */
 static inline void spw_detach(struct spw_client *c)
 {
-    pthread_mutex_lock(&spw__clients_lock);
+    if (!c->list_lock)
+        return; /* never attached */
+    pthread_mutex_lock(c->list_lock);
     for (struct spw_client **at = c->list; at && *at; at = &(*at)->next) {
         if (*at == c) {
             *at = c->next;
             break;
         }
     }
-    pthread_mutex_unlock(&spw__clients_lock);
+    pthread_mutex_unlock(c->list_lock);
     for (struct spw_map *m = c->map; m;) {
         struct spw_map *older = m->older;
         spw_slot_release(m);
