@@ -1580,13 +1580,14 @@ static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags,
   if (gate == SPW_GATE_GONE) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
   bool own = buffer || source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_REFRESH;
-  if (gate == SPW_GATE_SHUT && !(retry && own))
-    return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
-  struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take);
+  bool shut = gate == SPW_GATE_SHUT && !(retry && own);
+  struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take && !shut);
   a->breaker_state = b.state;
   if (b.verdict == SPW_BREAKER_GONE) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   if (b.verdict == SPW_BREAKER_REFUSE)
-    return spw__deny(a, b.wait_ns == UINT64_MAX ? SPW_NEVER : SPW_DENY, b.forced ? SPW_CAUSE_BREAKER_FORCED : SPW_CAUSE_BREAKER_OPEN, b.wait_ns);
+    return spw__deny(a, b.wait_ns == UINT64_MAX ? SPW_NEVER : SPW_DENY, b.forced ? SPW_CAUSE_BREAKER_FORCED : SPW_CAUSE_BREAKER_OPEN,
+                     b.wait_ns > wait_ns ? b.wait_ns : wait_ns);
+  if (shut) return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
   ticket->epoch = b.epoch;
   ticket->probe = b.verdict == SPW_BREAKER_PROBE;
   ticket->refresh = gate == SPW_GATE_PASS_REFRESH;

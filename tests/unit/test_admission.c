@@ -183,6 +183,53 @@ static void observe(void **state)
     assert_int_equal(admit_many(t + 6 * S, 20, 0), 10);
 }
 
+/* Gate shut and breaker open at once: the breaker is the reason, both while it is open and while its probe is out. */
+static void breaker_before_gate(void **state)
+{
+    uint64_t t = f.t0_ns;
+    (void)state;
+    struct spw_call_end end = {.outcome = SPW_OUTCOME_THROTTLED,
+                               .gate_shut = true,
+                               .gate_source = SPW_GATE_UNKNOWN_429,
+                               .gate_until_ns = t + S};
+    assert_true(admit(t, 0).may_call);
+    (void)spw_settle(f.map, &ticket, t, &end);
+    assert_int_equal(admit(t, 0).cause, SPW_CAUSE_GATE_SHUT);
+    for (int i = 0; i < 4; i++) { /* four retries, which their own gate lets through */
+        assert_true(admit(t, SPW_ACQUIRE_RETRY).may_call);
+        (void)spw_settle(f.map, &ticket, t, &end);
+    }
+    struct spw_admission a = admit(t, 0);
+    assert_int_equal(a.cause, SPW_CAUSE_BREAKER_OPEN);
+    assert_true(a.wait_ns >= 30 * S);
+    assert_int_equal(admit(t, SPW_ACQUIRE_PEEK).cause, SPW_CAUSE_BREAKER_OPEN);
+
+    uint64_t later = t + a.wait_ns + S;
+    assert_true(admit(later, 0).may_call);
+    assert_true(ticket.probe && ticket.refresh);
+    struct spw_ticket probe = ticket;
+    assert_int_equal(admit(later, 0).cause, SPW_CAUSE_BREAKER_OPEN);
+    ticket = probe;
+    settle_ok(later);
+    assert_true(admit(later, 0).may_call);
+    settle_ok(later);
+
+    /* A gate shut again must not cost the probe of a breaker whose cooldown is over. */
+    for (int i = 0; i < 5; i++) {
+        assert_true(admit(later, SPW_ACQUIRE_RETRY).may_call);
+        end.gate_source = SPW_GATE_RETRY_AFTER;
+        end.gate_until_ns = later + 200 * S;
+        end.gate_shut = i == 4;
+        (void)spw_settle(f.map, &ticket, later, &end);
+    }
+    assert_int_equal(admit(later, 0).cause, SPW_CAUSE_BREAKER_OPEN);
+    later += 100 * S;
+    assert_int_equal(admit(later, 0).cause, SPW_CAUSE_GATE_SHUT);
+    later += 100 * S;
+    assert_true(admit(later, 0).may_call);
+    assert_true(ticket.probe);
+}
+
 /* A call that was never made gives back its tokens and its permit; a reservation too. */
 static void abandoned_call(void **state)
 {
@@ -286,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(batch_reserve, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kill_switch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(observe, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(breaker_before_gate, set_up, tear_down),
         cmocka_unit_test_setup_teardown(abandoned_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(concurrency, set_up, tear_down),
         cmocka_unit_test_setup_teardown(costs, set_up, tear_down),
