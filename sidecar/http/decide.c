@@ -422,7 +422,8 @@ static void call_done(void *owner, const struct spw_http_response *response)
     default:
         spw_log(SPW_LOG_WARN, "provider.error", "account %s: status %u: %s", job->account->conf->name,
                 response->status, job->answer.detail);
-        fall_back(job, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_STATUS_5XX);
+        fall_back(job, SPW_FALLBACK_PROVIDER_ERROR,
+                  response->status >= 500 ? SPW_CAUSE_STATUS_5XX : SPW_CAUSE_BAD_ANSWER);
     }
 }
 
