@@ -81,14 +81,15 @@ static int begin(struct spw_batch *batch, const char *file)
     batch->now_unix_ms = spw_wall_ms();
     if (rc != SQLITE_OK)
         return rc;
-    sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_NEWEST,
-                                                 "SELECT newest_sequence FROM ledger WHERE one=1");
+    sqlite3_stmt *statement = spw_ledger_prepare(
+        batch->ledger, SPW_STATEMENT_NEWEST, "SELECT newest_sequence, newest_change FROM ledger WHERE one=1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
         return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
-    bool mine = (uint64_t)sqlite3_column_int64(statement, 0) == batch->counts.newest_sequence;
+    bool mine = (uint64_t)sqlite3_column_int64(statement, 0) == batch->counts.newest_sequence &&
+                (uint64_t)sqlite3_column_int64(statement, 1) == batch->counts.newest_change;
     rc = sqlite3_reset(statement);
     uint64_t failures = batch->counts.commit_failures_count;
     if (rc == SQLITE_OK && !mine &&

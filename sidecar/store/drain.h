@@ -30,6 +30,12 @@ struct spw_batch {
 int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_map *map, uint32_t *cursor,
                     struct spw_store_counts *counts, bool *done);
 
+/* The number of a change of a row: each is given once, and rises with the commits. */
+static inline sqlite3_int64 spw_batch_change(struct spw_batch *batch)
+{
+    return (sqlite3_int64)++batch->counts.newest_change;
+}
+
 /* Free the cells of a committed batch: last, so that whoever sees one free finds its record everywhere. */
 void spw_drain_free(struct spw_batch *batch);
 
@@ -37,7 +43,10 @@ void spw_drain_free(struct spw_batch *batch);
 int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const char **damage);
 int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count, const char **damage);
 
-/* Bring every flag of a quote to what its orders say now. */
+/* An order has named this quote for the first time: every flag of it that was set aside gets a row (store.c). */
+int spw_flags_recall(struct spw_batch *batch, const char *quote_id);
+
+/* Bring every row of a quote to what its orders say now. */
 int spw_orders_refresh(struct spw_batch *batch, const char *quote_id);
 
 /* Why a flag does not fit the live tables, NULL = it does. */

@@ -1,15 +1,22 @@
 /* flags.c: one flag into the table, or beside it.
  *
- * Owns: the rule of which flag of a decision stands (store.c, at the top). Called by: drain. Thread: the store thread.
+ * Owns: the rule of which flags of a decision have a row (store.c, at the top). Called by: drain, orders. Thread: the
+ * store thread.
  */
 #include "sidecar/store/drain.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sidecar/store/columns.h"
 #include "sidecar/store/utf8.h"
 
 enum { ORIGIN_SEGMENT, ORIGIN_LOOP };
+
+/* Why a flag has no row. */
+static const char why_ordered[] = "an order names another flag of the decision";
+static const char why_client[] = "the client was given another answer";
+static const char why_earlier[] = "an earlier flag of the decision stands";
 
 /* Statements made from the table of columns. */
 static sqlite3_stmt *prepare_built(struct spw_ledger *ledger, enum spw_statement which)
@@ -24,45 +31,66 @@ static sqlite3_stmt *prepare_built(struct spw_ledger *ledger, enum spw_statement
     case SPW_STATEMENT_FLAG_INSERT:
         spw_sql_add(&sql, "INSERT INTO flags(");
         spw_columns_names(&sql);
-        spw_sql_add(&sql, ",sequence,flag_state,revision,stored_unix_ms,changed_unix_ms) VALUES(");
+        spw_sql_add(&sql, ",sequence,stored_unix_ms,changed_unix_ms,change,revision,flag_state) VALUES(");
         spw_columns_holes(&sql);
-        spw_sql_add(&sql, ",?%d,0,1,?%d,?%d)", n + 1, n + 2, n + 2);
+        spw_sql_add(&sql, ",?%d,?%d,?%d,?%d,?%d,0)", n + 1, n + 2, n + 2, n + 3, n + 4);
         break;
     case SPW_STATEMENT_FLAG_REPLACE:
         spw_sql_add(&sql, "UPDATE flags SET ");
         spw_columns_assign(&sql);
-        spw_sql_add(&sql, ",revision=revision+1,changed_unix_ms=?%d WHERE sequence=?%d", n + 2, n + 1);
+        spw_sql_add(&sql, ",changed_unix_ms=?%d,change=?%d,revision=revision+?%d WHERE sequence=?%d", n + 2,
+                    n + 3, n + 4, n + 1);
         break;
     case SPW_STATEMENT_FLAG_ASIDE:
         spw_sql_add(&sql, "INSERT INTO superseded(");
         spw_columns_names(&sql);
-        spw_sql_add(&sql, ",sequence,why,set_aside_unix_ms) VALUES(");
+        spw_sql_add(&sql, ",sequence,set_aside_unix_ms,why) VALUES(");
         spw_columns_holes(&sql);
-        spw_sql_add(&sql, ",?%d,'another flag of the decision stands',?%d)", n + 1, n + 2);
+        spw_sql_add(&sql, ",?%d,?%d,?%d)", n + 1, n + 2, n + 3);
         break;
-    default: /* SPW_STATEMENT_FLAG_COPY */
-        spw_sql_add(&sql, "INSERT INTO superseded(sequence,why,set_aside_unix_ms,");
+    case SPW_STATEMENT_FLAG_COPY:
+        spw_sql_add(&sql, "INSERT INTO superseded(sequence,set_aside_unix_ms,why,");
         spw_columns_names(&sql);
-        spw_sql_add(&sql, ") SELECT sequence,'the client was given another answer',?2,");
+        spw_sql_add(&sql, ") SELECT sequence,?2,?3,");
         spw_columns_names(&sql);
         spw_sql_add(&sql, " FROM flags WHERE sequence=?1");
+        break;
+    case SPW_STATEMENT_FLAG_EXCHANGE:
+        spw_sql_add(&sql, "UPDATE flags SET changed_unix_ms=?2,change=?3,(");
+        spw_columns_names(&sql);
+        spw_sql_add(&sql, ")=(SELECT ");
+        spw_columns_names(&sql);
+        spw_sql_add(&sql, " FROM superseded WHERE superseded_row=?4) WHERE sequence=?1");
+        break;
+    default: /* SPW_STATEMENT_FLAG_RETURN */
+        spw_sql_add(&sql,
+                    "INSERT INTO flags(sequence,stored_unix_ms,changed_unix_ms,change,revision,flag_state,");
+        spw_columns_names(&sql);
+        spw_sql_add(&sql, ") SELECT ?1,?2,?2,?3,0,0,");
+        spw_columns_names(&sql);
+        spw_sql_add(&sql, " FROM superseded WHERE superseded_row=?4");
     }
     return sql.overflow ? NULL : spw_ledger_prepare(ledger, which, sql.text);
 }
 
-/* Write a payload by one of the statements above: insert as `sequence`, replace it, or set aside beside it. */
-static int write_payload(struct spw_batch *batch, enum spw_statement which,
-                         const struct spw_flag_payload *payload, uint64_t sequence)
+/* Write a payload into a row: insert it as `sequence`, or replace that row's content. A row that is bound to its order
+ * next has its revision counted there, so that one change is one revision. */
+static int write_row(struct spw_batch *batch, enum spw_statement which,
+                     const struct spw_flag_payload *payload, uint64_t sequence, bool named)
 {
     sqlite3_stmt *statement = prepare_built(batch->ledger, which);
     if (!statement)
         return spw_ledger_failure(batch->ledger);
+    int n = spw_columns_count();
     int rc = spw_columns_bind(statement, payload);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(statement, spw_columns_count() + 1, (sqlite3_int64)sequence);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(statement, spw_columns_count() + 2, batch->now_unix_ms);
-    return rc == SQLITE_OK ? spw_statement_run(statement) : rc;
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(statement, n + 1, (sqlite3_int64)sequence);
+    sqlite3_bind_int64(statement, n + 2, batch->now_unix_ms);
+    sqlite3_bind_int64(statement, n + 3, spw_batch_change(batch));
+    sqlite3_bind_int(statement, n + 4, named ? 0 : 1);
+    rc = spw_statement_run(statement);
+    return rc == SQLITE_OK && named ? spw_orders_refresh(batch, payload->record.quote_id) : rc;
 }
 
 /* Has a flag of this id been stored before? *damage when it was another decision's. */
@@ -87,55 +115,187 @@ static int look_up_id(struct spw_batch *batch, const struct spw_flag_record *r, 
     return rc;
 }
 
-struct standing {
-    uint64_t sequence; /* 0 = the decision has no flag yet */
-    int origin;
-    int state;
-};
-
-static int look_up_decision(struct spw_batch *batch, const struct spw_flag_record *r, struct standing *out)
+/* Is the quote named by an order, now or before? A second flag of one quote, which no honest writer makes, is not
+ * counted as named while the decision has a row of it: the order's money would be told twice. */
+static int look_up_named(struct spw_batch *batch, const struct spw_flag_record *r, bool *named)
 {
-    sqlite3_stmt *statement = spw_ledger_prepare(
-        batch->ledger, SPW_STATEMENT_FLAG_DECISION,
-        "SELECT sequence, origin, flag_state FROM flags WHERE decision_id=?1 AND account=?2");
+    sqlite3_stmt *statement =
+        spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_NAMED,
+                           "SELECT EXISTS(SELECT 1 FROM order_quotes WHERE quote_id=?1) AND NOT EXISTS"
+                           "(SELECT 1 FROM flags WHERE quote_id=?1 AND decision_id=?2 AND account=?3)");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
-    sqlite3_bind_text(statement, 1, r->decision_id, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 2, r->account, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 1, r->quote_id, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 2, r->decision_id, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 3, r->account, -1, SQLITE_STATIC);
+    int rc = spw_statement_row(statement);
+    if (rc != SQLITE_ROW)
+        return rc;
+    *named = sqlite3_column_int(statement, 0) != 0;
+    return sqlite3_reset(statement);
+}
+
+/* A row of the decision: the PROVISIONAL one when there is one, otherwise the first. */
+struct standing {
+    uint64_t sequence; /* 0 = the decision has no row yet */
+    bool provisional;
+    int origin;
+    int64_t created_unix_ms;
+    char flag_id[SPW_ID_BYTES];
+};
+
+static int look_up_decision(struct spw_batch *batch, const char *decision_id, const char *account,
+                            struct standing *out)
+{
+    sqlite3_stmt *statement =
+        spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_DECISION,
+                           "SELECT sequence, flag_state=0, origin, created_unix_ms, flag_id FROM flags WHERE"
+                           " decision_id=?1 AND account=?2 ORDER BY flag_state<>0, sequence LIMIT 1");
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    sqlite3_bind_text(statement, 1, decision_id, -1, SQLITE_STATIC);
+    sqlite3_bind_text(statement, 2, account, -1, SQLITE_STATIC);
     int rc = spw_statement_row(statement);
     if (rc != SQLITE_ROW)
         return rc;
     out->sequence = (uint64_t)sqlite3_column_int64(statement, 0);
-    out->origin = sqlite3_column_int(statement, 1);
-    out->state = sqlite3_column_int(statement, 2);
+    out->provisional = sqlite3_column_int(statement, 1) != 0;
+    out->origin = sqlite3_column_int(statement, 2);
+    out->created_unix_ms = sqlite3_column_int64(statement, 3);
+    const char *flag_id = (const char *)sqlite3_column_text(statement, 4);
+    snprintf(out->flag_id, sizeof out->flag_id, "%s", flag_id ? flag_id : "");
     return sqlite3_reset(statement);
 }
 
-static int insert_new(struct spw_batch *batch, const struct spw_flag_payload *payload)
+/* Of two flags that no order names: does the new one stand? */
+static bool precedes(const struct spw_flag_record *r, const struct standing *old)
 {
-    uint64_t sequence = batch->counts.newest_sequence + 1;
-    int rc = write_payload(batch, SPW_STATEMENT_FLAG_INSERT, payload, sequence);
-    if (rc != SQLITE_OK)
-        return rc;
-    batch->counts.newest_sequence = sequence;
-    batch->counts.flags_count = sequence;
-    batch->counts.by_state[SPW_FLAG_PROVISIONAL]++;
-    return spw_orders_refresh(batch, payload->record.quote_id);
+    if ((r->origin == ORIGIN_SEGMENT) != (old->origin == ORIGIN_SEGMENT))
+        return r->origin == ORIGIN_SEGMENT;
+    if (r->created_unix_ms != old->created_unix_ms)
+        return r->created_unix_ms < old->created_unix_ms;
+    return strcmp(r->flag_id, old->flag_id) < 0;
 }
 
-static int replace_standing(struct spw_batch *batch, const struct spw_flag_payload *payload,
-                            uint64_t sequence)
+static const char *why_not(const struct spw_flag_record *r, const struct standing *old, bool ordered)
+{
+    if (ordered)
+        return why_ordered;
+    return (r->origin == ORIGIN_SEGMENT) != (old->origin == ORIGIN_SEGMENT) ? why_client : why_earlier;
+}
+
+/* The sequence of a row about to be inserted. */
+static uint64_t take_sequence(struct spw_batch *batch)
+{
+    batch->counts.flags_count = ++batch->counts.newest_sequence;
+    batch->counts.by_state[SPW_FLAG_PROVISIONAL]++;
+    return batch->counts.newest_sequence;
+}
+
+/* The content of a row goes beside it; the row is about to take another. */
+static int copy_aside(struct spw_batch *batch, uint64_t sequence, const char *why)
 {
     sqlite3_stmt *copy = prepare_built(batch->ledger, SPW_STATEMENT_FLAG_COPY);
     if (!copy)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(copy, 1, (sqlite3_int64)sequence);
     sqlite3_bind_int64(copy, 2, batch->now_unix_ms);
-    int rc = spw_statement_run(copy);
-    if (rc == SQLITE_OK)
-        rc = write_payload(batch, SPW_STATEMENT_FLAG_REPLACE, payload, sequence);
-    return rc == SQLITE_OK ? spw_orders_refresh(batch, payload->record.quote_id) : rc;
+    sqlite3_bind_text(copy, 3, why, -1, SQLITE_STATIC);
+    return spw_statement_run(copy);
 }
+
+static int set_aside(struct spw_batch *batch, const struct spw_flag_payload *payload, uint64_t sequence,
+                     const char *why)
+{
+    sqlite3_stmt *statement = prepare_built(batch->ledger, SPW_STATEMENT_FLAG_ASIDE);
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    int n = spw_columns_count();
+    int rc = spw_columns_bind(statement, payload);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(statement, n + 1, (sqlite3_int64)sequence);
+    sqlite3_bind_int64(statement, n + 2, batch->now_unix_ms);
+    sqlite3_bind_text(statement, n + 3, why, -1, SQLITE_STATIC);
+    batch->counts.duplicate_count++;
+    return spw_statement_run(statement);
+}
+
+/* ---- a flag that was set aside, and is named by an order now ---- */
+
+struct waiting {
+    int64_t row; /* of superseded; 0 = none */
+    char decision_id[SPW_CALLER_ID_BYTES];
+    char account[SPW_NAME_BYTES];
+};
+
+static int next_waiting(struct spw_batch *batch, const char *quote_id, struct waiting *out)
+{
+    sqlite3_stmt *statement = spw_ledger_prepare(
+        batch->ledger, SPW_STATEMENT_FLAG_WAITING,
+        "SELECT superseded_row, decision_id, account FROM superseded AS s WHERE quote_id=?1 AND NOT EXISTS"
+        "(SELECT 1 FROM flags AS f WHERE f.quote_id=?1 AND f.decision_id=s.decision_id AND"
+        " f.account=s.account) ORDER BY superseded_row LIMIT 1");
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    sqlite3_bind_text(statement, 1, quote_id, -1, SQLITE_STATIC);
+    out->row = 0;
+    int rc = spw_statement_row(statement);
+    if (rc != SQLITE_ROW)
+        return rc;
+    const char *decision_id = (const char *)sqlite3_column_text(statement, 1);
+    const char *account = (const char *)sqlite3_column_text(statement, 2);
+    out->row = sqlite3_column_int64(statement, 0);
+    snprintf(out->decision_id, sizeof out->decision_id, "%s", decision_id ? decision_id : "");
+    snprintf(out->account, sizeof out->account, "%s", account ? account : "");
+    return sqlite3_reset(statement);
+}
+
+static int drop_waiting(struct spw_batch *batch, int64_t row)
+{
+    sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_DROP,
+                                                 "DELETE FROM superseded WHERE superseded_row=?1");
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    sqlite3_bind_int64(statement, 1, row);
+    return spw_statement_run(statement);
+}
+
+/* Out of superseded: into the decision's PROVISIONAL row, whose content goes there instead, or into a new row. */
+static int recall_one(struct spw_batch *batch, const struct waiting *waiting)
+{
+    struct standing old = {0};
+    int rc = look_up_decision(batch, waiting->decision_id, waiting->account, &old);
+    if (rc == SQLITE_OK && old.provisional)
+        rc = copy_aside(batch, old.sequence, why_ordered);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_stmt *statement = prepare_built(batch->ledger, old.provisional ? SPW_STATEMENT_FLAG_EXCHANGE
+                                                                           : SPW_STATEMENT_FLAG_RETURN);
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    uint64_t sequence = old.provisional ? old.sequence : take_sequence(batch);
+    sqlite3_bind_int64(statement, 1, (sqlite3_int64)sequence);
+    sqlite3_bind_int64(statement, 2, batch->now_unix_ms);
+    sqlite3_bind_int64(statement, 3, spw_batch_change(batch));
+    sqlite3_bind_int64(statement, 4, waiting->row);
+    rc = spw_statement_run(statement);
+    return rc == SQLITE_OK ? drop_waiting(batch, waiting->row) : rc;
+}
+
+int spw_flags_recall(struct spw_batch *batch, const char *quote_id)
+{
+    struct waiting waiting;
+    int rc = next_waiting(batch, quote_id, &waiting);
+    while (rc == SQLITE_OK && waiting.row) {
+        rc = recall_one(batch, &waiting);
+        if (rc == SQLITE_OK)
+            rc = next_waiting(batch, quote_id, &waiting);
+    }
+    return rc;
+}
+
+/* ---- a flag from a cell ---- */
 
 /* Texts of the view as a payload; what is no text is made one in place. */
 static void make_payload(const struct spw_map *map, uint8_t *bytes, const struct spw_flag_view *view,
@@ -154,6 +314,25 @@ static void make_payload(const struct spw_map *map, uint8_t *bytes, const struct
         doubt = "its text was not UTF-8 and has been repaired";
     out->verified = doubt == NULL;
     out->unverified_reason = doubt ? doubt : "";
+}
+
+/* The flag is news: where it belongs, beside what its decision has. */
+static int place(struct spw_batch *batch, const struct spw_flag_payload *payload)
+{
+    const struct spw_flag_record *r = &payload->record;
+    struct standing old = {0};
+    bool named = false;
+    int rc = look_up_named(batch, r, &named);
+    if (rc == SQLITE_OK)
+        rc = look_up_decision(batch, r->decision_id, r->account, &old);
+    if (rc != SQLITE_OK)
+        return rc;
+    if (!old.sequence || (named && !old.provisional))
+        return write_row(batch, SPW_STATEMENT_FLAG_INSERT, payload, take_sequence(batch), named);
+    if (!named && !(old.provisional && precedes(r, &old)))
+        return set_aside(batch, payload, old.sequence, why_not(r, &old, !old.provisional));
+    rc = copy_aside(batch, old.sequence, why_not(r, &old, named));
+    return rc == SQLITE_OK ? write_row(batch, SPW_STATEMENT_FLAG_REPLACE, payload, old.sequence, named) : rc;
 }
 
 int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const char **damage)
@@ -177,15 +356,5 @@ int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const 
     }
     struct spw_flag_payload payload;
     make_payload(batch->map, bytes, &view, &payload);
-    struct standing old = {0};
-    rc = look_up_decision(batch, &view.record, &old);
-    if (rc != SQLITE_OK)
-        return rc;
-    if (!old.sequence)
-        return insert_new(batch, &payload);
-    if (view.record.origin == ORIGIN_SEGMENT && old.origin == ORIGIN_LOOP &&
-        old.state == SPW_FLAG_PROVISIONAL)
-        return replace_standing(batch, &payload, old.sequence);
-    batch->counts.duplicate_count++;
-    return write_payload(batch, SPW_STATEMENT_FLAG_ASIDE, &payload, old.sequence);
+    return place(batch, &payload);
 }

@@ -98,13 +98,14 @@ int spw_ledger_begin(struct spw_ledger *ledger)
 
 int spw_ledger_commit(struct spw_ledger *ledger, const struct spw_store_counts *counts)
 {
-    sqlite3_stmt *numbers =
-        spw_ledger_prepare(ledger, SPW_STATEMENT_NUMBERS,
-                           "UPDATE ledger SET newest_sequence=?1, duplicate_count=?2 WHERE one=1");
+    sqlite3_stmt *numbers = spw_ledger_prepare(ledger, SPW_STATEMENT_NUMBERS,
+                                               "UPDATE ledger SET newest_sequence=?1, newest_change=?2,"
+                                               " duplicate_count=?3 WHERE one=1");
     if (!numbers)
         return spw_ledger_failure(ledger);
     sqlite3_bind_int64(numbers, 1, (sqlite3_int64)counts->newest_sequence);
-    sqlite3_bind_int64(numbers, 2, (sqlite3_int64)counts->duplicate_count);
+    sqlite3_bind_int64(numbers, 2, (sqlite3_int64)counts->newest_change);
+    sqlite3_bind_int64(numbers, 3, (sqlite3_int64)counts->duplicate_count);
     int rc = spw_statement_run(numbers);
     return rc == SQLITE_OK ? spw_ledger_run(ledger, SPW_STATEMENT_COMMIT, "COMMIT") : rc;
 }
@@ -297,12 +298,13 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
                                   struct spw_error *err)
 {
     memset(out, 0, sizeof *out);
-    uint64_t main_row[3] = {0}, states[5] = {0}, orders[2] = {0};
+    uint64_t main_row[4] = {0}, states[5] = {0}, orders[2] = {0};
     int rc = read_numbers(
         ledger->db,
         "SELECT max(newest_sequence, (SELECT ifnull(max(sequence),0) FROM flags)), duplicate_count,"
-        " (SELECT ifnull(max(sequence),0) FROM acknowledgements) FROM ledger WHERE one=1",
-        main_row, 3);
+        " (SELECT ifnull(max(sequence),0) FROM acknowledgements),"
+        " max(newest_change, (SELECT ifnull(max(change),0) FROM flags)) FROM ledger WHERE one=1",
+        main_row, 4);
     if (rc == SQLITE_OK)
         rc = read_numbers(
             ledger->db,
@@ -323,6 +325,7 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
     out->flags_count = main_row[0];
     out->duplicate_count = main_row[1];
     out->acknowledged_sequence = main_row[2];
+    out->newest_change = main_row[3];
     memcpy(out->by_state, &states[1], sizeof out->by_state);
     out->orders_placed_count = orders[0];
     out->orders_cancelled_count = orders[1];

@@ -29,6 +29,11 @@ enum spw_statement {
     SPW_STATEMENT_FLAG_REPLACE,
     SPW_STATEMENT_FLAG_COPY,
     SPW_STATEMENT_FLAG_ASIDE,
+    SPW_STATEMENT_FLAG_EXCHANGE,
+    SPW_STATEMENT_FLAG_RETURN,
+    SPW_STATEMENT_FLAG_DROP,
+    SPW_STATEMENT_FLAG_NAMED,
+    SPW_STATEMENT_FLAG_WAITING,
     SPW_STATEMENT_FLAG_ACCOUNT,
     SPW_STATEMENT_FLAGS_OF_QUOTE,
     SPW_STATEMENT_FLAG_BIND,
@@ -48,12 +53,13 @@ struct spw_ledger {
 
 /* NO_SPACE, SYSTEM, BUSY, NO_MEMORY: the volume will not have it now, try later. CORRUPT: set it aside. NOT_FOUND,
  * INVALID, VERSION_MISMATCH: the operator must act. check: read the whole file once (PRAGMA quick_check). */
-enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, bool check, struct spw_error *err)
-    SPW_WARN_UNUSED;
+enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, bool check,
+                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_ledger_close(struct spw_ledger *ledger);
 
 /* Rename file, -wal, -journal and -shm to <file>.damaged-<unixtime>...; the new name to `to`. */
-enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes,
+                                     struct spw_error *err) SPW_WARN_UNUSED;
 
 /* The connection's settings, for writer and reader. */
 int spw_ledger_settle(sqlite3 *db);
@@ -79,6 +85,7 @@ void spw_ledger_roll_back(struct spw_ledger *ledger);
 
 /* SQLite's result in our words. */
 enum spw_status spw_ledger_status(int rc);
-enum spw_status spw_ledger_error(struct spw_error *err, sqlite3 *db, int rc, const char *file, const char *doing);
+enum spw_status spw_ledger_error(struct spw_error *err, sqlite3 *db, int rc, const char *file,
+                                 const char *doing);
 
 #endif

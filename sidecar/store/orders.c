@@ -5,12 +5,15 @@
  *
  * Cells are read in table order, not in the order of writing, and an order may come before its flag. So nothing here
  * goes by arrival: of an order's placements the one *created* last holds, a cancellation holds when it was created no
- * earlier than that placement, and a flag's state is computed from what its quote's orders say now:
+ * earlier than that placement, and the state of a flag's row is computed from what its quote's orders say now:
  *
  *   some order stands on this quote            CONFIRMED  (one quote may become two orders: tax is their sum)
  *   none stands, some was cancelled            CANCELLED
  *   its orders now stand on another quote      SUPERSEDED
  *   no order was ever placed from it           PROVISIONAL
+ *
+ * A quote stays named by every order that was ever placed from it; which flags have a row follows from that alone
+ * (store.c, at the top).
  */
 #include "sidecar/store/drain.h"
 
@@ -44,7 +47,8 @@ static void copy_text(sqlite3_stmt *statement, int column, char *out, size_t roo
 static int account_of_quote(struct spw_batch *batch, struct spw_order_record *r)
 {
     sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_ACCOUNT,
-                                                 "SELECT account FROM flags WHERE quote_id=?1 LIMIT 1");
+                                                 "SELECT account FROM flags WHERE quote_id=?1 UNION ALL"
+                                                 " SELECT account FROM superseded WHERE quote_id=?1 LIMIT 1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->quote_id, -1, SQLITE_STATIC);
@@ -235,6 +239,8 @@ int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count,
         rc = write_order(batch, r.order_id, &order);
     if (rc == SQLITE_OK && r.op == SPW_ORDER_PLACED)
         rc = add_quote(batch, order.row, r.quote_id, &added);
+    if (rc == SQLITE_OK && added)
+        rc = spw_flags_recall(batch, r.quote_id);
     if (rc != SQLITE_OK)
         return rc;
     if (!changed && !added) {
@@ -309,7 +315,7 @@ static int bind_flag(struct spw_batch *batch, int64_t sequence, const struct bin
     sqlite3_stmt *statement = spw_ledger_prepare(
         batch->ledger, SPW_STATEMENT_FLAG_BIND,
         "UPDATE flags SET flag_state=?2, order_id=?3, orders_count=?4, tax_collected_minor=?5,"
-        " placed_unix_ms=?6, changed_unix_ms=?7, revision=revision+1 WHERE sequence=?1");
+        " placed_unix_ms=?6, changed_unix_ms=?7, change=?8, revision=revision+1 WHERE sequence=?1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, sequence);
@@ -319,6 +325,7 @@ static int bind_flag(struct spw_batch *batch, int64_t sequence, const struct bin
     sqlite3_bind_int64(statement, 5, b->tax_collected_minor);
     sqlite3_bind_int64(statement, 6, b->placed_unix_ms);
     sqlite3_bind_int64(statement, 7, batch->now_unix_ms);
+    sqlite3_bind_int64(statement, 8, spw_batch_change(batch));
     return spw_statement_run(statement);
 }
 

@@ -8,11 +8,12 @@
 #include "sidecar/store/columns.h"
 #include "sidecar/store/ledger.h"
 
-/* Columns before the payload, in both statements. */
+/* Columns before the payload, in all statements that give rows. */
 enum {
     AT_SEQUENCE,
     AT_STATE,
     AT_REVISION,
+    AT_CHANGE,
     AT_STORED,
     AT_ORDER,
     AT_ORDERS_COUNT,
@@ -40,9 +41,11 @@ void spw_reader_init(struct spw_reader *reader)
 static void close_locked(struct spw_reader *reader)
 {
     sqlite3_finalize(reader->next);
+    sqlite3_finalize(reader->changed);
     sqlite3_finalize(reader->older);
+    sqlite3_finalize(reader->newest);
     sqlite3_close(reader->db);
-    reader->next = reader->older = NULL;
+    reader->next = reader->changed = reader->older = reader->newest = NULL;
     reader->db = NULL;
 }
 
@@ -59,36 +62,41 @@ void spw_reader_clean_up(struct spw_reader *reader)
     pthread_mutex_destroy(&reader->mutex);
 }
 
+/* One statement that gives a row; `rest` follows FROM flags. */
+static int prepare_row(struct spw_reader *reader, struct spw_sql *sql, const char *rest, sqlite3_stmt **out)
+{
+    sql->used = 0;
+    spw_sql_add(sql, "SELECT sequence,flag_state,revision,change,stored_unix_ms,order_id,orders_count,"
+                     "flags.tax_collected_minor,flags.placed_unix_ms,");
+    spw_columns_names(sql);
+    spw_sql_add(sql, " FROM flags %s", rest);
+    return sql->overflow
+               ? SQLITE_TOOBIG
+               : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+}
+
 static int prepare(struct spw_reader *reader)
 {
-    static const char head[] = "SELECT sequence,flag_state,revision,stored_unix_ms,order_id,orders_count,"
-                               "flags.tax_collected_minor,flags.placed_unix_ms,";
     struct spw_sql *sql = calloc(1, sizeof *sql);
     if (!sql)
         return SQLITE_NOMEM;
-    spw_sql_add(sql, "%s", head);
-    spw_columns_names(sql);
-    spw_sql_add(sql, " FROM flags WHERE sequence>?1 ORDER BY sequence LIMIT 1");
-    int rc = sql->overflow ? SQLITE_TOOBIG
-                           : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT,
-                                                &reader->next, NULL);
+    int rc = prepare_row(reader, sql, "WHERE sequence>?1 ORDER BY sequence LIMIT 1", &reader->next);
+    if (rc == SQLITE_OK)
+        rc = prepare_row(reader, sql, "WHERE change>?1 ORDER BY change LIMIT 1", &reader->changed);
     /* Each arm uses an index of its own; an OR would be a walk through the table. */
-    sql->used = 0;
-    spw_sql_add(sql, "%s", head);
-    spw_columns_names(sql);
-    spw_sql_add(
-        sql,
-        " FROM flags WHERE sequence=(SELECT max(s) FROM (SELECT sequence AS s FROM flags WHERE quote_id=?2"
+    static const char older[] =
+        "WHERE sequence=(SELECT max(s) FROM (SELECT sequence AS s FROM flags WHERE quote_id=?2"
         " UNION ALL SELECT sequence FROM flags WHERE decision_id=?2"
         " UNION ALL SELECT sequence FROM flags WHERE quote_ref=?2 AND quote_ref<>''"
         " UNION ALL SELECT sequence FROM flags WHERE flag_id=?2"
         " UNION ALL SELECT sequence FROM superseded WHERE flag_id=?2"
         " UNION ALL SELECT f.sequence FROM orders o JOIN order_quotes q ON q.order_row=o.order_row"
-        " JOIN flags f ON f.quote_id=q.quote_id WHERE o.order_id=?2) WHERE s<?1)");
+        " JOIN flags f ON f.quote_id=q.quote_id WHERE o.order_id=?2) WHERE s<?1)";
     if (rc == SQLITE_OK)
-        rc = sql->overflow ? SQLITE_TOOBIG
-                           : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT,
-                                                &reader->older, NULL);
+        rc = prepare_row(reader, sql, older, &reader->older);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v3(reader->db, "SELECT newest_sequence, newest_change FROM ledger WHERE one=1",
+                                -1, SQLITE_PREPARE_PERSISTENT, &reader->newest, NULL);
     free(sql);
     return rc;
 }
@@ -136,6 +144,7 @@ static void copy_row(struct row_copy *copy, sqlite3_stmt *statement)
     row->sequence = (uint64_t)sqlite3_column_int64(statement, AT_SEQUENCE);
     row->state = (enum spw_flag_state)sqlite3_column_int(statement, AT_STATE);
     row->revision = (uint32_t)sqlite3_column_int64(statement, AT_REVISION);
+    row->change = (uint64_t)sqlite3_column_int64(statement, AT_CHANGE);
     row->stored_unix_ms = sqlite3_column_int64(statement, AT_STORED);
     row->order_id = keep_text(copy, statement, AT_ORDER);
     row->orders_count = (uint32_t)sqlite3_column_int64(statement, AT_ORDERS_COUNT);
@@ -156,11 +165,13 @@ static void copy_row(struct row_copy *copy, sqlite3_stmt *statement)
     row->unverified_reason = keep_text(copy, statement, at + 4);
 }
 
-/* Fetch one row by sequence bound (and reference). SQLITE_ROW: it is in the copy. */
-static int fetch(struct spw_reader *reader, uint64_t bound, const char *reference, struct row_copy *copy)
+/* Fetch one row by one of the reader's statements, its bound and, for `older`, the reference. SQLITE_ROW: it is in the
+ * copy. A statement is looked at under the mutex only: the store thread replaces them with the ledger. */
+static int fetch(struct spw_reader *reader, sqlite3_stmt *const *which, uint64_t bound, const char *reference,
+                 struct row_copy *copy)
 {
     pthread_mutex_lock(&reader->mutex);
-    sqlite3_stmt *statement = reference ? reader->older : reader->next;
+    sqlite3_stmt *statement = *which;
     int rc = SQLITE_CANTOPEN;
     if (statement) {
         sqlite3_bind_int64(statement, 1, (sqlite3_int64)bound);
@@ -185,27 +196,54 @@ static enum spw_status read_error(int rc, const char *file, struct spw_error *er
     return spw_ledger_error(err, NULL, rc, file, "reading flags");
 }
 
-enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, uint64_t after_sequence,
-                                  uint32_t max_count, spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
-                                  struct spw_error *err)
+/* What was taken must be in this ledger. Its own numbers are asked: those of spw_store_counts are published after the
+ * commit, when somebody may have read the new rows already. */
+static enum spw_status check_after(struct spw_reader *reader, const char *file, enum spw_reader_key key,
+                                   uint64_t after, struct spw_error *err)
 {
-    uint64_t last = after_sequence;
+    uint64_t newest = 0;
+    pthread_mutex_lock(&reader->mutex);
+    int rc = reader->newest ? sqlite3_step(reader->newest) : SQLITE_CANTOPEN;
+    if (rc == SQLITE_ROW)
+        newest = (uint64_t)sqlite3_column_int64(reader->newest, key == SPW_READER_CHANGE);
+    sqlite3_reset(reader->newest);
+    pthread_mutex_unlock(&reader->mutex);
+    if (rc != SQLITE_ROW)
+        return read_error(rc == SQLITE_DONE ? SQLITE_CORRUPT : rc, file, err);
+    if (after <= newest)
+        return SPW_STATUS_OK;
+    return spw_error_set(err, SPW_STATUS_NOT_FOUND,
+                         "export after %" PRIu64 ": the newest %s is %" PRIu64
+                         "; this ledger was begun anew since: export from 0 and compare flag ids",
+                         after, key == SPW_READER_CHANGE ? "change" : "flag", newest);
+}
+
+enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, enum spw_reader_key key,
+                                  uint64_t after, uint32_t max_count, spw_flag_fn *fn, void *owner,
+                                  uint64_t *next, struct spw_error *err)
+{
+    sqlite3_stmt *const *which = key == SPW_READER_CHANGE ? &reader->changed : &reader->next;
+    uint64_t last = after;
+    if (next)
+        *next = after;
+    enum spw_status status = check_after(reader, file, key, after, err);
+    if (status != SPW_STATUS_OK)
+        return status;
     struct row_copy *copy = malloc(sizeof *copy);
     if (!copy)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
     int rc = SQLITE_ROW;
     bool go_on = true;
-    /* Sequences are signed in SQL: nothing lies above INT64_MAX. */
-    for (uint32_t i = 0; i < max_count && go_on && last < INT64_MAX; i++) {
-        rc = fetch(reader, last, NULL, copy);
+    for (uint32_t i = 0; i < max_count && go_on; i++) {
+        rc = fetch(reader, which, last, NULL, copy);
         if (rc != SQLITE_ROW)
             break;
-        last = copy->row.sequence;
+        last = key == SPW_READER_CHANGE ? copy->row.change : copy->row.sequence;
         go_on = fn(owner, &copy->row);
     }
     free(copy);
-    if (next_sequence)
-        *next_sequence = last;
+    if (next)
+        *next = last;
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
 }
 
@@ -219,7 +257,7 @@ enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, con
     int rc = SQLITE_ROW;
     bool go_on = true;
     for (uint32_t i = 0; i < max_count && go_on; i++) {
-        rc = fetch(reader, below, reference, copy);
+        rc = fetch(reader, &reader->older, below, reference, copy);
         if (rc != SQLITE_ROW)
             break;
         below = copy->row.sequence;

@@ -1,4 +1,4 @@
-/* reader.h: the reading connection: export and look-up.
+/* reader.h: the reading connection: exports and look-up.
  *
  * Owns: struct spw_reader. Called by: store. Thread: any; one mutex inside.
  *
@@ -15,20 +15,28 @@
 
 struct spw_reader {
     pthread_mutex_t mutex;
-    sqlite3 *db; /* NULL = the ledger could not be opened yet */
-    sqlite3_stmt *next;
-    sqlite3_stmt *older;
+    sqlite3 *db;           /* NULL = the ledger could not be opened yet */
+    sqlite3_stmt *next;    /* by sequence */
+    sqlite3_stmt *changed; /* by change */
+    sqlite3_stmt *older;   /* of one reference */
+    sqlite3_stmt *newest;
 };
+
+/* What an export goes by. */
+enum spw_reader_key { SPW_READER_SEQUENCE, SPW_READER_CHANGE };
 
 void spw_reader_init(struct spw_reader *reader);
 void spw_reader_clean_up(struct spw_reader *reader);
-enum spw_status spw_reader_open(struct spw_reader *reader, const char *file, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_open(struct spw_reader *reader, const char *file,
+                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_reader_close(struct spw_reader *reader);
 
-enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, uint64_t after_sequence,
-                                  uint32_t max_count, spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
-                                  struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference, uint32_t max_count,
-                                spw_flag_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
+/* Rows whose key is above `after`, in its order. NOT_FOUND: `after` is above the newest key. */
+enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, enum spw_reader_key key,
+                                  uint64_t after, uint32_t max_count, spw_flag_fn *fn, void *owner,
+                                  uint64_t *next, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference,
+                                uint32_t max_count, spw_flag_fn *fn, void *owner,
+                                struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

@@ -1,8 +1,9 @@
 /* schema.c: see schema.h.
  *
- *   ledger            one row: identity, newest sequence, dropped copies
- *   flags             one row a decision, in commit order; finance reads this one
- *   superseded        flags that were set aside for another flag of the same decision
+ *   ledger            one row: identity, newest sequence and change, dropped copies
+ *   flags             one row a decision, and one more for each further answer of it that was ordered from; in commit
+ *                     order; finance reads this one
+ *   superseded        flags that have no row: another flag of the same decision stands, and no order names them
  *   orders            one row an order, what holds for it now
  *   order_quotes      every quote an order was ever placed from
  *   acknowledgements  how far each consumer has come
@@ -21,9 +22,9 @@
 static const char small_tables[] =
     "CREATE TABLE ledger(one INTEGER PRIMARY KEY CHECK(one = 1), ledger_id TEXT NOT NULL, begun_unix_ms "
     "INTEGER NOT NULL,"
-    " newest_sequence INTEGER NOT NULL, duplicate_count INTEGER NOT NULL);"
+    " newest_sequence INTEGER NOT NULL, newest_change INTEGER NOT NULL, duplicate_count INTEGER NOT NULL);"
     "INSERT INTO ledger VALUES(1, lower(hex(randomblob(16))), CAST(strftime('%s','now') AS INTEGER) * 1000, "
-    "0, 0);"
+    "0, 0, 0);"
     "CREATE TABLE orders(order_row INTEGER PRIMARY KEY, order_id TEXT NOT NULL, account TEXT NOT NULL,"
     " order_state INTEGER NOT NULL, quote_id TEXT NOT NULL, currency TEXT NOT NULL,"
     " tax_collected_minor INTEGER NOT NULL, placed_unix_ms INTEGER NOT NULL, placed_created_unix_ms INTEGER "
@@ -48,11 +49,15 @@ static const char small_tables[] =
     "('order_state',2,'cancelled'),('origin',0,'segment'),('origin',1,'loop');";
 
 static const char flag_indexes[] = "CREATE UNIQUE INDEX flags_flag ON flags(flag_id);"
-                                   "CREATE UNIQUE INDEX flags_decision ON flags(decision_id, account);"
+                                   "CREATE INDEX flags_decision ON flags(decision_id, account);"
+                                   "CREATE UNIQUE INDEX flags_provisional ON flags(decision_id, account)"
+                                   " WHERE flag_state = 0;"
+                                   "CREATE UNIQUE INDEX flags_change ON flags(change);"
                                    "CREATE INDEX flags_quote ON flags(quote_id);"
                                    "CREATE INDEX flags_reference ON flags(quote_ref) WHERE quote_ref <> '';"
                                    "CREATE INDEX flags_state ON flags(flag_state);"
                                    "CREATE UNIQUE INDEX superseded_flag ON superseded(flag_id);"
+                                   "CREATE INDEX superseded_quote ON superseded(quote_id);"
                                    "CREATE INDEX superseded_sequence ON superseded(sequence);";
 
 static int run(sqlite3 *db, const char *sql)
@@ -67,7 +72,8 @@ static int make_flag_tables(sqlite3 *db)
     sql.overflow = false;
     spw_sql_add(
         &sql, "CREATE TABLE flags(sequence INTEGER PRIMARY KEY, flag_state INTEGER NOT NULL,"
-              " revision INTEGER NOT NULL, stored_unix_ms INTEGER NOT NULL, changed_unix_ms INTEGER NOT NULL,"
+              " revision INTEGER NOT NULL, change INTEGER NOT NULL, stored_unix_ms INTEGER NOT NULL,"
+              " changed_unix_ms INTEGER NOT NULL,"
               " order_id TEXT NOT NULL DEFAULT '', orders_count INTEGER NOT NULL DEFAULT 0,"
               " tax_collected_minor INTEGER NOT NULL DEFAULT 0, placed_unix_ms INTEGER NOT NULL DEFAULT 0, ");
     spw_columns_define(&sql);
@@ -157,7 +163,8 @@ static int tables_are_there(sqlite3 *db)
         sqlite3_finalize(statement);
     }
     static const char *const other[] = {
-        "SELECT newest_sequence, duplicate_count FROM ledger WHERE one=1",
+        "SELECT newest_sequence, newest_change, duplicate_count FROM ledger WHERE one=1",
+        "SELECT change FROM flags",
         "SELECT order_row, order_id, account, order_state, quote_id, currency FROM orders",
         "SELECT tax_collected_minor, placed_unix_ms FROM orders",
         "SELECT placed_created_unix_ms, cancelled_created_unix_ms FROM orders",

@@ -5,21 +5,36 @@
  *
  * Which flag of a decision stands
  *
- * A decision is (decision_id, account): ids are minted by callers, and two shops may count alike. Each has exactly one
- * row in `flags`, whose sequence never changes. For a flag read from a cell:
+ * A decision is (decision_id, account): ids are minted by callers, and two shops may count alike. It can have several
+ * flags: the sidecar's answer came too late and the client served its own; or an answer was lost on its way, the caller
+ * asked again, and each time a fallback was answered, under a quote id of its own. An order that names a flag's quote,
+ * placed or cancelled since, proves that this answer was used. So
  *
- *   1. its flag_id is known, for this decision    a crash came between commit and freeing: ignored, counted
- *      its flag_id is known, for another one      no honest writer does that: kept in `damaged`
- *   2. its decision has no row                    inserted with the next sequence
- *   3. it is the client's own (origin segment), the row is the sidecar's (origin loop), and no order names the row:
- *      the sidecar's answer came too late and the client served its own. What the client was given stands: the row
- *      takes the new content, its revision rises, the old content goes to `superseded`
- *   4. otherwise                                  the row stands; the flag goes to `superseded`, counted as a duplicate
+ *   every flag that an order names has a row of its own: a customer who ordered twice from two answers is two rows,
+ *   each with its order's money;
+ *   a decision of which no order names any flag has one row, PROVISIONAL (the index flags_provisional). Of several flags
+ *   it is the client's own (origin segment) before the sidecar's (origin loop), for what the client was given stands;
+ *   then the one created first, then the lower flag id;
+ *   every other flag of the decision is in `superseded`, with the reason.
  *
- * 3 and 4 together make the outcome the same whichever of the two comes first. An order that names the row's quote
- * proves that the row's answer is the one that was used; then nothing replaces it. So every flag that was ever READY is
- * afterwards in flags, superseded or damaged: nothing acknowledged is lost. An order for the quote of a flag in
- * `superseded` stays in `orders` alone: that answer never reached a customer.
+ * That says nothing of the order of arrival, and cells are not read in the order of writing. It is kept to so:
+ *
+ *   1. a flag whose flag_id is known, for this decision   a crash came between commit and freeing: ignored, counted
+ *                                     for another one     no honest writer does that: kept in `damaged`
+ *   2. a flag that an order names already                 takes the place of the decision's PROVISIONAL row, if there
+ *                                                         is one, otherwise it is inserted
+ *   3. a flag that none names                             inserted when the decision has no row; takes the place of a
+ *                                                         PROVISIONAL row that it precedes; otherwise set aside, counted
+ *   4. an order that names a quote for the first time     a flag of it in `superseded` changes places with the
+ *                                                         decision's PROVISIONAL row, if there is one, otherwise it
+ *                                                         leaves `superseded` for a row of its own
+ *
+ * To take a place: the row keeps its sequence, takes the other content, its revision rises by one; the old content goes
+ * to `superseded`. To insert: with the next sequence. No row is ever removed, and one that an order names keeps its
+ * content for ever. Every flag that was ever READY is afterwards in exactly one of flags, superseded and damaged:
+ * nothing acknowledged is lost.
+ *
+ * Each insertion and each change of a row gives it the next change number, of which there is one count for the ledger.
  *
  * What a commit costs, and a failed one
  *
@@ -541,17 +556,16 @@ void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
 enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
                                  spw_flag_fn *fn, void *owner, uint64_t *next_sequence, struct spw_error *err)
 {
-    struct spw_store_counts counts;
-    spw_store_counts(store, &counts);
-    if (next_sequence)
-        *next_sequence = after_sequence;
-    if (after_sequence > counts.newest_sequence)
-        return spw_error_set(err, SPW_STATUS_NOT_FOUND,
-                             "export after %" PRIu64 ": the newest flag is %" PRIu64
-                             "; this ledger was begun anew since: export from 0 and compare flag ids",
-                             after_sequence, counts.newest_sequence);
-    return spw_reader_export(&store->reader, store->file, after_sequence, max_count, fn, owner, next_sequence,
-                             err);
+    return spw_reader_export(&store->reader, store->file, SPW_READER_SEQUENCE, after_sequence, max_count, fn,
+                             owner, next_sequence, err);
+}
+
+enum spw_status spw_store_export_changes(struct spw_store *store, uint64_t after_change, uint32_t max_count,
+                                         spw_flag_fn *fn, void *owner, uint64_t *next_change,
+                                         struct spw_error *err)
+{
+    return spw_reader_export(&store->reader, store->file, SPW_READER_CHANGE, after_change, max_count, fn,
+                             owner, next_change, err);
 }
 
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,

@@ -5,7 +5,8 @@
  *
  * A flag is *recorded* when its cell is READY and *durable* after the commit that carried it (synchronous=FULL). The
  * cell is freed only after that commit, so a crash between the two re-reads it, and its flag id drops the second copy.
- * A decision has one flag: UNIQUE(decision_id, account); which of two stands is told at the top of store.c.
+ * A decision has one row, and one more for each further answer of it that an order was placed from: told at the top of
+ * store.c.
  */
 #ifndef SPW_STORE_STORE_H
 #define SPW_STORE_STORE_H
@@ -32,7 +33,8 @@ enum spw_status spw_store_open(const struct spw_store_options *options, struct s
                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_store_wake(struct spw_store *store); /* there is a new READY cell */
 /* Drain another segment's cells too (the one being replaced), until spw_store_release_map returns. */
-enum spw_status spw_store_add_map(struct spw_store *store, struct spw_map *map); /* FULL: four at once are drained */
+enum spw_status spw_store_add_map(struct spw_store *store,
+                                  struct spw_map *map); /* FULL: four at once are drained */
 void spw_store_release_map(struct spw_store *store,
                            struct spw_map *map); /* blocks until the thread is off it */
 /* Take what is READY, commit, stop the thread. */
@@ -45,7 +47,9 @@ enum spw_flag_state { SPW_FLAG_PROVISIONAL, SPW_FLAG_CONFIRMED, SPW_FLAG_CANCELL
 struct spw_flag_row {
     uint64_t sequence; /* contiguous from 1, in commit order: completeness can be checked */
     enum spw_flag_state state;
-    uint32_t revision; /* 1, and one more with each change of the row: by an order, or by the client's own flag */
+    uint32_t
+        revision; /* 1, and one more with each change of the row: by an order, or by another flag that stands */
+    uint64_t change; /* rises over the whole ledger: the row's place among all that was stored or changed */
     int64_t stored_unix_ms;
     struct spw_flag_record record;
     const struct spw_line_tax *lines; /* record.lines_count of them */
@@ -55,8 +59,8 @@ struct spw_flag_row {
     uint32_t orders_count;            /* that stand on this quote: one quote may become two orders */
     int64_t tax_collected_minor;      /* over those */
     int64_t placed_unix_ms;
-    bool verified;                    /* account, source, rate and amounts agreed with the live tables when stored */
-    const char *unverified_reason;    /* "" when verified */
+    bool verified; /* account, source, rate and amounts agreed with the live tables when stored */
+    const char *unverified_reason; /* "" when verified */
 };
 typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false = stop */
 
@@ -67,6 +71,13 @@ typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false 
 enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
                                  spw_flag_fn *fn, void *owner, uint64_t *next_sequence,
                                  struct spw_error *err) SPW_WARN_UNUSED;
+/* The same by change: rows whose last change > after, in the order of their changes; *next = the last one given. Who
+ * begins at 0 and goes on with *next has every row, and hears of every later change of it (a flag that was confirmed
+ * after it was taken). Numbers have gaps; a row that changed several times is given once, as it is now. A row may
+ * take another flag's content, never another decision's. NOT_FOUND: after_change lies above the newest. */
+enum spw_status spw_store_export_changes(struct spw_store *store, uint64_t after_change, uint32_t max_count,
+                                         spw_flag_fn *fn, void *owner, uint64_t *next_change,
+                                         struct spw_error *err) SPW_WARN_UNUSED;
 /* Everything up to and including sequence has been taken by the named consumer. Never moves back. NOT_FOUND above the
  * newest sequence. */
 enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
@@ -79,9 +90,10 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
 struct spw_store_counts {
     uint64_t flags_count; /* stored, ever */
     uint64_t by_state[4];
-    uint64_t orders_placed_count;     /* orders ever placed, with or without a flag */
-    uint64_t orders_cancelled_count;  /* of them, now cancelled */
+    uint64_t orders_placed_count;    /* orders ever placed, with or without a flag */
+    uint64_t orders_cancelled_count; /* of them, now cancelled */
     uint64_t newest_sequence;
+    uint64_t newest_change;
     uint64_t acknowledged_sequence; /* the highest of any consumer */
     uint64_t duplicate_count;       /* second copies, and second flags of a decision, set aside */
     uint64_t damaged_count;         /* cells whose content made no sense: kept in table damaged, counted */

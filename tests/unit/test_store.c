@@ -125,7 +125,7 @@ static void the_clients_own_answer_stands(void **state)
     write_origin(kit, "loop1", "late", 1, 100);
     assert_int_equal(2, kit_number(kit, "SELECT count(*) FROM superseded"));
     assert_int_equal(2, kit_counts(kit).duplicate_count);
-    /* Two of the client's own: the first stands. */
+    /* Two of the client's own: the one created first stands. */
     write_origin(kit, "segment3", "late", 0, 500);
     rows = kit_export(kit, 0);
     assert_string_equal("sf_segment1", rows.row[0].row.record.flag_id);
@@ -254,6 +254,69 @@ static void export_goes_page_by_page(void **state)
     assert_non_null(strstr(err.text, "newest flag is 25"));
     assert_int_equal(SPW_STATUS_NOT_FOUND,
                      spw_store_export(kit->store, UINT64_MAX, 10, count_row, &p, NULL, &err));
+}
+
+/* What a reconciler sees that goes by change: of each row the last one, after whatever it took before. */
+static void a_later_change_is_told(void **state)
+{
+    struct kit *kit = *state;
+    struct spw_error err = {0};
+    uint64_t next = 0;
+    kit_open(kit);
+    kit_flag(kit, "a");
+    kit_flag(kit, "b");
+    kit_flag(kit, "c");
+    kit_settle(kit);
+    struct kit_rows rows = {0};
+    assert_int_equal(SPW_STATUS_OK,
+                     spw_store_export_changes(kit->store, 0, 2, kit_keep_row, &rows, &next, NULL));
+    assert_int_equal(2, rows.count);
+    assert_int_equal(rows.row[1].row.change, next);
+    assert_int_equal(SPW_STATUS_OK,
+                     spw_store_export_changes(kit->store, next, 9, kit_keep_row, &rows, &next, NULL));
+    assert_int_equal(3, rows.count);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(i + 1, rows.row[i].row.sequence);
+    assert_int_equal(kit_counts(kit).newest_change, next);
+    assert_int_equal(SPW_STATUS_OK, spw_store_acknowledge(kit->store, "books", 3, &err));
+    kit_rows_free(&rows);
+    /* Taken and acknowledged; confirmed and cancelled only then. */
+    kit_order(kit, SPW_ORDER_PLACED, "o2", "b", "main", 993, 10);
+    kit_settle(kit);
+    kit_order(kit, SPW_ORDER_PLACED, "o1", "a", "main", 993, 20);
+    kit_settle(kit);
+    kit_order(kit, SPW_ORDER_CANCELLED, "o2", NULL, "main", 0, 30);
+    kit_settle(kit);
+    kit_close(kit);
+    kit_open(kit);
+    uint64_t before = next;
+    assert_int_equal(SPW_STATUS_OK,
+                     spw_store_export_changes(kit->store, before, 9, kit_keep_row, &rows, &next, NULL));
+    assert_int_equal(2, rows.count);
+    assert_int_equal(1, rows.row[0].row.sequence);
+    assert_int_equal(SPW_FLAG_CONFIRMED, rows.row[0].row.state);
+    assert_int_equal(2, rows.row[0].row.revision);
+    assert_int_equal(2, rows.row[1].row.sequence);
+    assert_int_equal(SPW_FLAG_CANCELLED, rows.row[1].row.state);
+    assert_true(rows.row[0].row.change > before);
+    assert_true(rows.row[1].row.change > rows.row[0].row.change);
+    assert_int_equal(next, rows.row[1].row.change);
+    assert_int_equal(next, kit_counts(kit).newest_change);
+    kit_rows_free(&rows);
+    /* A flag after its order is stored and bound at once. */
+    kit_order(kit, SPW_ORDER_PLACED, "o3", "d", "main", 993, 40);
+    kit_settle(kit);
+    kit_flag(kit, "d");
+    kit_settle(kit);
+    assert_int_equal(SPW_STATUS_OK,
+                     spw_store_export_changes(kit->store, next, 9, kit_keep_row, &rows, &next, NULL));
+    assert_int_equal(1, rows.count);
+    assert_int_equal(SPW_FLAG_CONFIRMED, rows.row[0].row.state);
+    assert_int_equal(1, rows.row[0].row.revision);
+    kit_rows_free(&rows);
+    assert_int_equal(SPW_STATUS_NOT_FOUND,
+                     spw_store_export_changes(kit->store, next + 1, 9, kit_keep_row, &rows, &next, &err));
+    assert_non_null(strstr(err.text, "newest change"));
 }
 
 static void acknowledgement_never_moves_back(void **state)
@@ -651,6 +714,7 @@ int main(void)
         CASE(a_decision_belongs_to_its_account),
         CASE(sequence_goes_on_after_a_restart),
         CASE(export_goes_page_by_page),
+        CASE(a_later_change_is_told),
         CASE(acknowledgement_never_moves_back),
         CASE(a_decision_is_found_by_any_of_its_names),
         CASE(damaged_cells_are_kept_and_freed),

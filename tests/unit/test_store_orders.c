@@ -1,4 +1,5 @@
-/* test_store_orders.c: what orders make of flags, in whatever order they come. */
+/* test_store_orders.c: what orders make of flags, and which flags of a decision have a row, in whatever order they
+ * come. */
 #include "tests/unit/store_kit.h"
 
 static int set_up(void **state)
@@ -203,10 +204,18 @@ static void write_step(struct kit *kit, int step, int history)
     }
 }
 
-static void permutation(int index, int out[STEPS])
+static int permutations(int n)
 {
-    int left[STEPS] = {0, 1, 2, 3, 4, 5}, n = STEPS, weight = PERMUTATIONS;
-    for (int i = 0; i < STEPS; i++) {
+    int count = 1;
+    for (int i = 2; i <= n; i++)
+        count *= i;
+    return count;
+}
+
+static void permutation(int index, int n, int out[])
+{
+    int left[STEPS] = {0, 1, 2, 3, 4, 5}, weight = permutations(n);
+    for (int i = 0; n > 0; i++) {
         weight /= n;
         int take = index / weight % n;
         out[i] = left[take];
@@ -223,7 +232,7 @@ static void arrival_does_not_matter(void **state)
         for (int step = 0; step < STEPS; step++) {
             for (int history = first; history < first + AT_ONCE; history++) {
                 int order[STEPS];
-                permutation(history, order);
+                permutation(history, STEPS, order);
                 write_step(kit, order[step], history);
             }
             kit_settle(kit);
@@ -253,6 +262,344 @@ static void arrival_does_not_matter(void **state)
     assert_int_equal(counts.duplicate_count, again.duplicate_count);
 }
 
+/* ---- two and three answers of one decision ---- */
+
+/* What may happen. PLACE_A: order 1 from answer A; PLACE_B: order 2 from B; AGAIN_B: order 1 once more, from B. */
+enum step { FLAG_A, FLAG_B, FLAG_C, PLACE_A, PLACE_B, CANCEL_1, CANCEL_2, AGAIN_B };
+enum { ASIDE = -1 };
+
+struct history {
+    int count;
+    enum step step[STEPS];
+    int state[3]; /* of A, B, C at the end; ASIDE = it has no row */
+    int64_t collected[3];
+};
+/* Without an order the client's own stands, then the one created first; with one, what the order says. */
+static const struct history histories[] = {
+    {3, {FLAG_A, FLAG_B, PLACE_A}, {SPW_FLAG_CONFIRMED, ASIDE, ASIDE}, {500, 0, 0}},
+    {3, {FLAG_A, FLAG_B, PLACE_B}, {ASIDE, SPW_FLAG_CONFIRMED, ASIDE}, {0, 600, 0}},
+    {4, {FLAG_A, FLAG_B, PLACE_A, CANCEL_1}, {SPW_FLAG_CANCELLED, ASIDE, ASIDE}, {0}},
+    {4, {FLAG_A, FLAG_B, PLACE_B, CANCEL_2}, {ASIDE, SPW_FLAG_CANCELLED, ASIDE}, {0}},
+    {4, {FLAG_A, FLAG_B, PLACE_A, PLACE_B}, {SPW_FLAG_CONFIRMED, SPW_FLAG_CONFIRMED, ASIDE}, {500, 600, 0}},
+    {4, {FLAG_A, FLAG_B, PLACE_A, AGAIN_B}, {SPW_FLAG_SUPERSEDED, SPW_FLAG_CONFIRMED, ASIDE}, {0, 550, 0}},
+    {5,
+     {FLAG_A, FLAG_B, PLACE_A, PLACE_B, CANCEL_1},
+     {SPW_FLAG_CANCELLED, SPW_FLAG_CONFIRMED, ASIDE},
+     {0, 600, 0}},
+    {5,
+     {FLAG_A, FLAG_B, PLACE_A, PLACE_B, CANCEL_2},
+     {SPW_FLAG_CONFIRMED, SPW_FLAG_CANCELLED, ASIDE},
+     {500, 0, 0}},
+    {4, {FLAG_A, FLAG_B, FLAG_C, PLACE_B}, {ASIDE, SPW_FLAG_CONFIRMED, ASIDE}, {0, 600, 0}},
+    {6,
+     {FLAG_A, FLAG_B, FLAG_C, PLACE_A, PLACE_B, CANCEL_1},
+     {SPW_FLAG_CANCELLED, SPW_FLAG_CONFIRMED, ASIDE},
+     {0, 600, 0}},
+    {2, {FLAG_A, FLAG_B}, {SPW_FLAG_PROVISIONAL, ASIDE, ASIDE}, {0}},
+    {3, {FLAG_A, FLAG_B, FLAG_C}, {SPW_FLAG_PROVISIONAL, ASIDE, ASIDE}, {0}},
+};
+#define HISTORIES ((int)(sizeof histories / sizeof histories[0]))
+#define ORIGINS   4 /* of A and B, loop or segment; C is the loop's */
+#define RUNS_MAX  8192
+
+/* One history, with one pair of origins, in one order of arrival: a decision of its own. */
+struct run {
+    const struct history *history;
+    int origins;
+    int order[STEPS];
+};
+
+static void write_answer(struct kit *kit, int id, int origins, int which)
+{
+    struct spw_flag_record record;
+    struct spw_line_tax lines[2];
+    char tag[16];
+    snprintf(tag, sizeof tag, "%c%d", 'A' + which, id);
+    spw_fixture_flag(&kit->segment.map, &record, lines, tag);
+    snprintf(record.decision_id, sizeof record.decision_id, "decision-%d", id);
+    record.origin = (uint8_t)(which == 2 ? 1 : origins >> which & 1);
+    record.created_unix_ms = 1000 + which;
+    kit_flag_with(kit, &record, tag);
+}
+
+static void write_event(struct kit *kit, int id, const struct run *run, enum step step)
+{
+    char a[16], b[16], one[16], two[16];
+    snprintf(a, sizeof a, "A%d", id);
+    snprintf(b, sizeof b, "B%d", id);
+    snprintf(one, sizeof one, "one%d", id);
+    snprintf(two, sizeof two, "two%d", id);
+    switch (step) {
+    case PLACE_A:
+        kit_order(kit, PLACED, one, a, "main", 500, 100);
+        break;
+    case PLACE_B:
+        kit_order(kit, PLACED, two, b, "main", 600, 100);
+        break;
+    case AGAIN_B:
+        kit_order(kit, PLACED, one, b, "main", 550, 300);
+        break;
+    case CANCEL_1:
+        kit_order(kit, CANCELLED, one, NULL, "main", 0, 200);
+        break;
+    case CANCEL_2:
+        kit_order(kit, CANCELLED, two, NULL, "main", 0, 200);
+        break;
+    default:
+        write_answer(kit, id, run->origins, (int)step - FLAG_A);
+    }
+}
+
+static int make_runs(struct run *runs)
+{
+    int count = 0;
+    for (int i = 0; i < HISTORIES * ORIGINS; i++) {
+        const struct history *history = &histories[i / ORIGINS];
+        for (int p = 0; p < permutations(history->count); p++) {
+            assert_true(count < RUNS_MAX);
+            runs[count] = (struct run){.history = history, .origins = i % ORIGINS};
+            permutation(p, history->count, runs[count++].order);
+        }
+    }
+    return count;
+}
+
+/* A consumer that goes by change: what it knows of each sequence. */
+struct mirror {
+    struct spw_flag_row *row; /* by sequence; texts are not kept */
+    uint64_t room, change, seen;
+};
+
+static bool take_change(void *owner, const struct spw_flag_row *row)
+{
+    struct mirror *mirror = owner;
+    assert_true(row->change > mirror->change);
+    assert_true(row->sequence > 0 && row->sequence < mirror->room);
+    struct spw_flag_row *known = &mirror->row[row->sequence];
+    if (known->sequence) {
+        assert_true(row->revision > known->revision);
+        assert_string_equal(known->record.decision_id, row->record.decision_id);
+        if (known->state != SPW_FLAG_PROVISIONAL)
+            assert_string_equal(known->record.flag_id, row->record.flag_id);
+    } else {
+        mirror->seen++;
+    }
+    *known = *row;
+    mirror->change = row->change;
+    return true;
+}
+
+static void follow(struct kit *kit, struct mirror *mirror)
+{
+    uint64_t before, next = mirror->change;
+    do {
+        before = next;
+        assert_int_equal(SPW_STATUS_OK,
+                         spw_store_export_changes(kit->store, before, 7, take_change, mirror, &next, NULL));
+        assert_int_equal(mirror->change, next);
+    } while (next != before);
+}
+
+/* The state in which a flag of the run has to end. */
+static int wanted_state(const struct run *run, int which)
+{
+    int b_first = (run->origins & 3) == 1; /* A is the loop's, B the client's own */
+    if (run->history->state[0] == SPW_FLAG_PROVISIONAL && b_first)
+        return which == 1 ? SPW_FLAG_PROVISIONAL : ASIDE;
+    return run->history->state[which];
+}
+
+static void check_runs(struct kit *kit, const struct run *runs, int count)
+{
+    struct kit_rows rows = kit_export(kit, 0);
+    size_t rows_wanted = 0;
+    struct kit_row *(*found)[3] = calloc((size_t)count, sizeof *found);
+    for (size_t i = 0; i < rows.count; i++) {
+        const char *id = rows.row[i].row.record.flag_id; /* "sf_A17" */
+        struct kit_row **place = &found[strtol(id + 4, NULL, 10)][id[3] - 'A'];
+        assert_null(*place);
+        *place = &rows.row[i];
+        assert_int_equal(i + 1, rows.row[i].row.sequence);
+        assert_string_equal(id + 3, rows.row[i].request); /* the whole content moves */
+    }
+    for (int id = 0; id < count; id++) {
+        for (int which = 0; which < 3; which++) {
+            int state = wanted_state(&runs[id], which);
+            const struct kit_row *row = found[id][which];
+            if (state == ASIDE) {
+                assert_null(row);
+                continue;
+            }
+            rows_wanted++;
+            assert_non_null(row);
+            assert_int_equal(state, row->row.state);
+            assert_int_equal(runs[id].history->collected[which], row->row.tax_collected_minor);
+            assert_int_equal(state == SPW_FLAG_CONFIRMED, row->row.orders_count);
+        }
+    }
+    assert_int_equal(rows_wanted, rows.count);
+    free(found);
+    kit_rows_free(&rows);
+}
+
+/* What holds of the whole ledger, however it came about. */
+static void check_ledger(struct kit *kit, int64_t flags_written)
+{
+    assert_int_equal(flags_written, kit_number(kit, "SELECT (SELECT count(*) FROM flags) +"
+                                                    " (SELECT count(*) FROM superseded)"));
+    assert_int_equal(0, kit_number(kit, "SELECT count(*) FROM superseded JOIN flags USING(flag_id)"));
+    assert_int_equal(0, kit_number(kit, "SELECT count(*) FROM superseded AS s LEFT JOIN flags AS f ON"
+                                        " f.sequence=s.sequence WHERE f.decision_id IS NOT s.decision_id"));
+    assert_int_equal(kit_number(kit, "SELECT sum(tax_collected_minor) FROM orders WHERE order_state=1"),
+                     kit_number(kit, "SELECT sum(tax_collected_minor) FROM flags"));
+    assert_int_equal(kit_number(kit, "SELECT count(*) FROM orders WHERE order_state=1"),
+                     kit_number(kit, "SELECT sum(orders_count) FROM flags"));
+    assert_int_equal(0, kit_counts(kit).damaged_count);
+}
+
+static void check_mirror(struct kit *kit, const struct mirror *mirror)
+{
+    struct kit_rows rows = kit_export(kit, 0);
+    assert_int_equal(rows.count, mirror->seen);
+    for (size_t i = 0; i < rows.count; i++) {
+        const struct spw_flag_row *row = &rows.row[i].row, *known = &mirror->row[row->sequence];
+        assert_int_equal(row->change, known->change);
+        assert_int_equal(row->revision, known->revision);
+        assert_int_equal(row->state, known->state);
+        assert_int_equal(row->tax_collected_minor, known->tax_collected_minor);
+        assert_memory_equal(&row->record, &known->record, sizeof row->record);
+    }
+    kit_rows_free(&rows);
+}
+
+/* times 2: each record is read again after its commit, as after a crash before its cell was freed. */
+static void run_all(struct kit *kit, int times)
+{
+    struct run *runs = calloc(RUNS_MAX, sizeof *runs);
+    int count = make_runs(runs);
+    int64_t flags = 0;
+    struct mirror mirror = {.room = 3 * (uint64_t)count + 1};
+    mirror.row = calloc(mirror.room, sizeof *mirror.row);
+    kit_open(kit);
+    for (int first = 0; first < count; first += AT_ONCE) {
+        int end = first + AT_ONCE < count ? first + AT_ONCE : count;
+        for (int i = 0; i < STEPS * times; i++) {
+            for (int id = first; id < end; id++) {
+                const struct history *history = runs[id].history;
+                if (i / times >= history->count)
+                    continue;
+                enum step step = history->step[runs[id].order[i / times]];
+                write_event(kit, id, &runs[id], step);
+                flags += step <= FLAG_C && i % times == 0;
+            }
+            kit_settle(kit);
+            follow(kit, &mirror);
+        }
+    }
+    check_runs(kit, runs, count);
+    check_ledger(kit, flags);
+    check_mirror(kit, &mirror);
+    /* All of it once more, after a restart, changes no row; what a restart counts is what was counted as it happened. */
+    struct spw_store_counts counts = kit_counts(kit);
+    kit_close(kit);
+    kit_open(kit);
+    struct spw_store_counts again = kit_counts(kit);
+    assert_memory_equal(&counts, &again, sizeof counts);
+    for (int id = 0; id < count; id++) {
+        for (int i = 0; i < runs[id].history->count; i++)
+            write_event(kit, id, &runs[id], runs[id].history->step[i]);
+        if (id % (AT_ONCE / STEPS) == 0)
+            kit_settle(kit);
+    }
+    kit_settle(kit);
+    assert_int_equal(counts.newest_change, kit_counts(kit).newest_change);
+    assert_int_equal(counts.newest_sequence, kit_counts(kit).newest_sequence);
+    follow(kit, &mirror);
+    check_mirror(kit, &mirror);
+    free(mirror.row);
+    free(runs);
+}
+
+static void an_ordered_answer_has_a_row(void **state)
+{
+    run_all(*state, 1);
+}
+
+static void an_answer_read_twice_counts_once(void **state)
+{
+    run_all(*state, 2);
+}
+
+/* The caller's first answer was lost on the way; the customer ordered from the second. */
+static void the_order_tells_which_answer_arrived(void **state)
+{
+    struct kit *kit = *state;
+    struct run run = {.origins = 3};
+    kit_open(kit);
+    write_answer(kit, 1, 3, 0);
+    kit_settle(kit);
+    write_answer(kit, 1, 3, 1);
+    kit_settle(kit);
+    expect(kit, "A1", SPW_FLAG_PROVISIONAL, "", 0, 0);
+    write_event(kit, 1, &run, PLACE_B);
+    kit_settle(kit);
+    expect(kit, "B1", SPW_FLAG_CONFIRMED, "two1", 1, 600);
+    struct kit_rows rows = kit_export(kit, 0);
+    assert_int_equal(1, rows.count);
+    assert_int_equal(2, rows.row[0].row.revision);
+    kit_rows_free(&rows);
+    assert_int_equal(1, kit_number(kit, "SELECT count(*) FROM superseded WHERE flag_id='sf_A1' AND sequence=1"
+                                        " AND why='an order names another flag of the decision'"));
+    /* Then from the first as well, out of another window. */
+    write_event(kit, 1, &run, PLACE_A);
+    kit_settle(kit);
+    expect(kit, "A1", SPW_FLAG_CONFIRMED, "one1", 1, 500);
+    expect(kit, "B1", SPW_FLAG_CONFIRMED, "two1", 1, 600);
+    rows = kit_export(kit, 0);
+    assert_int_equal(2, kit_row_of(&rows, "A1")->row.sequence);
+    assert_int_equal(1, kit_row_of(&rows, "A1")->row.revision);
+    kit_rows_free(&rows);
+    assert_int_equal(0, kit_number(kit, "SELECT count(*) FROM superseded"));
+    /* An order that does not say its account has that of a flag set aside, too. */
+    write_answer(kit, 1, 3, 2);
+    kit_order(kit, PLACED, "three", "C1", "", 700, 400);
+    kit_settle(kit);
+    expect(kit, "C1", SPW_FLAG_CONFIRMED, "three", 1, 700);
+}
+
+/* Two flags of one quote, which no honest writer makes: its order's money is told once. */
+static void a_quote_has_one_row_in_its_decision(void **state)
+{
+    struct kit *kit = *state;
+    for (int order_first = 0; order_first < 2; order_first++) {
+        kit_open(kit);
+        char order[16], quote[16];
+        snprintf(order, sizeof order, "o%d", order_first);
+        snprintf(quote, sizeof quote, "same%d", order_first);
+        if (order_first)
+            kit_order(kit, PLACED, order, quote, "main", 500, 100);
+        for (int i = 0; i < 3; i++) {
+            struct spw_flag_record record;
+            struct spw_line_tax lines[2];
+            char tag[16];
+            snprintf(tag, sizeof tag, "t%d%d", order_first, i);
+            spw_fixture_flag(&kit->segment.map, &record, lines, tag);
+            snprintf(record.decision_id, sizeof record.decision_id, "d%d", order_first);
+            snprintf(record.quote_id, sizeof record.quote_id, "sq_%s", quote);
+            kit_flag_with(kit, &record, "{}");
+            kit_settle(kit);
+        }
+        if (!order_first)
+            kit_order(kit, PLACED, order, quote, "main", 500, 100);
+        kit_settle(kit);
+        assert_int_equal(500 * (order_first + 1),
+                         kit_number(kit, "SELECT sum(tax_collected_minor) FROM flags"));
+        assert_int_equal(order_first + 1, kit_number(kit, "SELECT count(*) FROM flags"));
+        assert_int_equal(2 * (order_first + 1), kit_number(kit, "SELECT count(*) FROM superseded"));
+        kit_close(kit);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, kit_tear_down)
@@ -261,6 +608,8 @@ int main(void)
         CASE(the_same_order_again_changes_nothing),  CASE(one_quote_may_become_two_orders),
         CASE(a_second_quote_of_an_order_supersedes), CASE(order_ids_belong_to_their_account),
         CASE(absurd_amounts_do_not_block_the_queue), CASE(arrival_does_not_matter),
+        CASE(an_ordered_answer_has_a_row),           CASE(an_answer_read_twice_counts_once),
+        CASE(the_order_tells_which_answer_arrived),  CASE(a_quote_has_one_row_in_its_decision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
