@@ -285,7 +285,7 @@ static int recall_one(struct spw_batch *batch, const struct waiting *waiting)
 
 int spw_flags_recall(struct spw_batch *batch, const char *quote_id)
 {
-    struct waiting waiting;
+    struct waiting waiting = {0};
     int rc = next_waiting(batch, quote_id, &waiting);
     while (rc == SQLITE_OK && waiting.row) {
         rc = recall_one(batch, &waiting);
