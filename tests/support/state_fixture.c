@@ -27,6 +27,7 @@ void spw_state_fixture_configure(struct spw_state_fixture *f, const char *accoun
     char text[4096];
     struct spw_error err = {0};
     CHECK(!f->state, f->dir, "the state is still open");
+    setenv("TAXCLOUD_TEST_KEY", "test", 1);
     int n = snprintf(text, sizeof text,
                      "accounts:\n"
                      "  main:\n"
