@@ -15,7 +15,7 @@ import verdict
 from watch import SHORT, Watch
 from world import CHECKOUTS, COOLDOWN_S, PROVIDER_BURST, RATE_PER_S, SIDECAR_BURST, DemoError, World
 
-FIXED_S = 15  # what refusals, cooldown and restart take, however long the demo
+FIXED_S = 13  # what refusals, cooldown and restart take, however long the demo
 CALM, BUSY, PEAK = 7, 20, 110  # orders a second
 DRAIN_S = 20
 
@@ -28,7 +28,8 @@ class Story:
         spare = seconds - FIXED_S
         self.calm_s, self.peak_s, self.recovery_s = spare * 0.25, spare * 0.4, spare * 0.35
         self.checks = []
-        self.while_open, self.while_half_open = [], []  # provider requests seen, from each reading in that state
+        # Provider requests since the breaker opened, as they stood before each reading that still found it so.
+        self.while_open, self.while_half_open = [], []
         watch.on_breaker = self.breaker_changed
 
     def saw(self, what, holds, otherwise):
@@ -39,10 +40,13 @@ class Story:
         if orders_per_s is not None:
             self.world.orders_per_s(orders_per_s)
 
-    def breaker_changed(self, old, new):
-        say = {"open": f"breaker opened: no calls for {COOLDOWN_S} s", "half-open": "the cooldown is over: one probe is sent",
-               "closed": "the probe was answered: breaker closed, recovery"}
+    def breaker_changed(self, new):
+        say = {"open": f"breaker opened: no calls for {COOLDOWN_S} s",
+               "half-open": "the cooldown is over: one probe is sent",
+               "closed": "the probe was answered: breaker closed"}
         self.watch.event(say[new])
+        if new == "half-open":
+            self.watch.phase = "probe"
 
     def decided(self, since, decision, kind=None):
         return sum(1 for r in self.watch.results[since:] if r["decision"] == decision and kind in (None, r["type"]))
@@ -50,8 +54,8 @@ class Story:
     def calm(self):
         self.phase("calm", CALM)
         self.watch.run(self.calm_s)
-        live, others = self.decided(0, "live"), self.decided(0, "fallback")
-        self.saw("calm: live", live > 0 and others == 0, f"{live} live and {others} fallbacks")
+        live, proactive = self.decided(0, "live"), self.decided(0, "fallback", "rate-limit-proactive")
+        self.saw("calm: live", live > 0 and proactive == 0, f"{live} live and {proactive} proactive fallbacks")
 
     def peak(self):
         since = len(self.watch.results)
@@ -73,7 +77,9 @@ class Story:
         self.watch.event(f"429, one retry after a jittered pause: live after {waited:.2f} s")
         retries = self.watch.metrics.retries - before
         refused = self.world.provider_stats()["by_status"]["429"]
-        self.saw("one 429: one retry, answered live", retries == refused == 1, f"{refused} refusals, {retries} retries")
+        self.saw("one 429: one retry, answered live", retries == refused == 1,
+                 f"{refused} refusals, {retries} retries")
+        self.watch.run(1)
 
     def refusals(self):
         self.phase("429s", BUSY)
@@ -93,7 +99,10 @@ class Story:
         self.world.script({"from_request": 1, "to_request": 1, "latency_ms": 700})
         since = len(self.watch.results)
         self.watch.run(self.opened + 2 - time.monotonic())
-        self.saw("open: fallback circuit-breaker-open", self.decided(since, "fallback", "circuit-breaker-open") > 0, "none")
+        by_breaker = self.decided(since, "fallback", "circuit-breaker-open")
+        others = self.decided(since, "live") + self.decided(since, "fallback", "rate-limit-proactive")
+        self.saw("open: fallback circuit-breaker-open", by_breaker > 0 and others == 0,
+                 f"{by_breaker}, and {others} live or proactive")
 
     def kill(self):
         tokens, at = self.watch.metrics.tokens, time.monotonic()
@@ -108,11 +117,13 @@ class Story:
         self.phase("restarted", None)
         self.watch.sample()
         m, most = self.watch.metrics, tokens + RATE_PER_S * (time.monotonic() - at) + 0.5
-        self.watch.event(f"restarted: segment {'adopted' if m.adopted else 'MADE ANEW'}, breaker {m.breaker}, {m.tokens:.0f} "
-                         f"tokens ({tokens:.0f} before; a new bucket holds {SIDECAR_BURST}); {decided} orders meanwhile")
+        self.watch.event(f"restarted: segment {'adopted' if m.adopted else 'MADE ANEW'}, breaker {m.breaker}, "
+                         f"{m.tokens:.0f} tokens ({tokens:.0f} before; a new bucket holds {SIDECAR_BURST}); "
+                         f"{decided} orders meanwhile")
         self.saw("restarted: segment adopted", m.adopted, "it was made anew")
         self.saw("restarted: breaker still open", m.breaker == "open", f"it was {m.breaker}")
-        self.saw("restarted: bucket as it was", m.tokens <= most, f"{m.tokens:.1f} tokens, at most {most:.1f} are possible")
+        self.saw("restarted: bucket as it was", m.tokens <= most,
+                 f"{m.tokens:.1f} tokens, at most {most:.1f} are possible")
 
     def note_probe(self):
         seen = self.watch.provider_seen - self.while_open_from
@@ -124,8 +135,8 @@ class Story:
 
     def probe(self):
         self.watch.until(self.note_probe, 2 * COOLDOWN_S + 10, "the closing of the breaker")
-        # A probe may be on its way while the state read is still "open": the half-open readings count it.
-        self.saw("open: provider requests 0", self.while_open[-1] == 0, f"{self.while_open[-1]}")
+        self.saw("open: provider requests 0", self.while_open and self.while_open[-1] == 0,
+                 f"{self.while_open[-1]}" if self.while_open else "it passed unseen")
         self.saw("half-open: a single probe", self.while_half_open and max(self.while_half_open) == 1,
                  f"{max(self.while_half_open)} calls" if self.while_half_open else "it passed unseen")
 
@@ -151,14 +162,16 @@ def drained(watch):
 
 def print_summary(run, results, checks, seconds):
     fallbacks = sum(run["fallback"].values())
-    print(f"\n{run['orders']} orders in {seconds:.0f} s: {run['live']} live, {fallbacks} fallback, {run['rejected']} rejected,"
-          f" {run['none']} none (a mistyped ZIP code: refused live, no rate in the cache)")
+    print(f"\n{run['orders']} orders in {seconds:.0f} s: {run['live']} live, {fallbacks} fallback, "
+          f"{run['rejected']} rejected, {run['none']} none (the last two: a mistyped ZIP code, refused by the provider "
+          "when live and without a rate in the cache)")
     print(f"  {'':22}   count      p50 ms      p99 ms")
     for name, chosen in [("live", lambda r: r["decision"] == "live"),
                          *((kind, lambda r, kind=kind: r["type"] == kind) for kind in SHORT)]:
         took = [r["latency_us"] for r in results if chosen(r)]
         if took:
-            print(f"  {name:<22} {len(took):7} {verdict.percentile_ms(took, 50):11.3f} {verdict.percentile_ms(took, 99):11.3f}")
+            p50, p99 = verdict.percentile_ms(took, 50), verdict.percentile_ms(took, 99)
+            print(f"  {name:<22} {len(took):7} {p50:11.3f} {p99:11.3f}")
     print(f"flags: {run['flags_written']} written, {run['flags_exported']} exported")
     print(f"provider: {run['provider_requests']} requests, {run['provider_429']} answered 429 (by script), at most "
           f"{run['max_provider_rps']} in a second; its limit is {RATE_PER_S}/s with a burst of {PROVIDER_BURST}\n")
@@ -184,7 +197,9 @@ def play(world, seconds, json_file):
     took_s = watch.seconds()
     exported, stats = world.export_flags(), world.provider_stats()
     run = verdict.numbers(watch.results, exported, stats)
-    checks = story.checks + verdict.check(run, watch.results, started, exported, stats, RATE_PER_S, PROVIDER_BURST)
+    stopped = ("sidecar and provider stop cleanly", world.stop_servers())
+    checks = [*story.checks, stopped,
+              *verdict.check(run, watch.results, started, exported, stats, RATE_PER_S, PROVIDER_BURST)]
     print_summary(run, watch.results, checks, took_s)
     if json_file:
         Path(json_file).write_text(json.dumps(run, indent=2) + "\n")
@@ -193,9 +208,10 @@ def play(world, seconds, json_file):
 
 def read_arguments():
     parser = argparse.ArgumentParser(
-        prog="scripts/demo", description="Live, proactive fallback, 429, breaker open, kill -9, probe, recovery: with the "
-        "real sidecar, a scripted provider, and checkout processes.", epilog="Exit: 0 all identities hold, 1 one does not "
-        "or the demo could not run, 2 wrong arguments, 130 interrupted.")
+        prog="scripts/demo",
+        description="Live, proactive fallback, 429, breaker open, kill -9, probe, recovery: with the real sidecar, a "
+        "scripted provider, and checkout processes.",
+        epilog="Exit: 0 all holds, 1 something does not or the demo could not run, 2 wrong arguments, 130 interrupted.")
     parser.add_argument("--json", metavar="FILE", help="write the numbers of the run there")
     parser.add_argument("--backend", choices=("auto", "epoll", "io_uring"), default="auto", help="of the event loop")
     parser.add_argument("--seconds", type=int, default=30, help="about how long it takes, 20 to 600 (default 30)")
@@ -229,7 +245,8 @@ def main():
         keep, code = options.keep, 130
         print("\ninterrupted", file=sys.stderr)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_IGN)
         world.close(keep)
     return code
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """The caller in another language: a shop in Python that asks the sidecar over HTTP on its loopback port.
 
-What a shop needs of this is `ask` and the order after it; the rest is the demo's traffic. Commands on stdin, one line of
-JSON for each finished order, and the closing count are those of checkout.c. Standard library only.
+What a shop needs of this is `ask` and the order after it; the rest is the demo's traffic. Commands on stdin, one line
+of JSON for each finished order, and the closing count are those of checkout.c. Standard library only.
 """
 import argparse
 import json
@@ -34,8 +34,8 @@ def post(url, token_file, body):
 
 
 def ask(url, token_file, body, is_answer):
-    """Ask until there is an answer: a sidecar that was killed is back in a moment, and a decision id asked about again
-    is the same decision."""
+    """Ask until there is an answer: a sidecar that was killed is back in a moment, and a decision id asked about
+    again is the same decision."""
     end = time.monotonic() + GIVE_UP_S
     while time.monotonic() < end:
         try:
@@ -64,12 +64,14 @@ class Shop:
         lines = []
         for i in range(random.randint(1, 4)):
             pieces, price = random.randint(1, 3), random.randint(199, 15198)
-            lines.append({"id": str(i + 1), "quantity": str(pieces), "amount": "%d.%02d" % divmod(pieces * price, 100)})
+            amount = "%d.%02d" % divmod(pieces * price, 100)
+            lines.append({"id": str(i + 1), "quantity": str(pieces), "amount": amount})
         quote = {"account": "taxcloud-demo", "integration": "web", "purpose": "order",
                  "decision_id": f"demo-{name}-{number}", "lines": lines,
                  "ship_from": {"country": "US", "state": "TX", "zip": "75201", "city": "Dallas",
                                "line1": "1500 Marilla St"},
-                 "ship_to": {"country": "US", "state": state, "zip": zip_code, "city": "Anytown", "line1": "1 Main St"}}
+                 "ship_to": {"country": "US", "state": state, "zip": zip_code, "city": "Anytown",
+                             "line1": "1 Main St"}}
         asked = time.monotonic()
         answer = ask(self.options.url + "/spillway/v1/quote", self.options.token, quote,
                      lambda a: a[1].get("Spillway-Decision"))

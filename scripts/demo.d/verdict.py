@@ -45,11 +45,12 @@ def some(names):
 
 def check_orders(run, results, started):
     unfinished = [r["order_id"] for r in results if not r["completed"]]
-    parts = run["live"] + sum(run["fallback"].values()) + run["rejected"] + run["none"]
+    parts = [run["live"], sum(run["fallback"].values()), run["rejected"], run["none"]]
     yield ("every order completed", None if started == run["orders"] == len(results) else
-           f"{started} begun, {len(results)} ended, {run['orders']} completed; not completed: {some(unfinished) or '-'}")
-    yield ("orders = live + fallback + rejected + none", None if run["orders"] == parts else
-           f"{run['orders']} is not {run['live']} + {sum(run['fallback'].values())} + {run['rejected']} + {run['none']}")
+           f"{started} begun, {len(results)} ended, {run['orders']} completed; "
+           f"not completed: {some(unfinished) or '-'}")
+    yield ("orders = live + fallback + rejected + none", None if run["orders"] == sum(parts) else
+           f"{run['orders']} is not {' + '.join(map(str, parts))}")
 
 
 def check_flags(run, results, exported):
@@ -85,7 +86,8 @@ def check_content(results, exported):
         if r["decision"] != "fallback" or not row:
             continue
         order = row.get("order") or {}
-        told = (r["type"], r["decision_id"], r["quote_id"], money(r["tax_minor"]), r["order_id"], money(r["tax_minor"]))
+        tax = money(r["tax_minor"])
+        told = (r["type"], r["decision_id"], r["quote_id"], tax, r["order_id"], tax)
         kept = (row["type"], row["decision_id"], row["quote_id"], row["tax"]["amount"], order.get("order_id"),
                 (order.get("tax_collected") or {}).get("amount"))
         if told != kept:

@@ -1,7 +1,7 @@
 """What the demo shows while it runs: one line a second, and a line at each event.
 
-Everything comes from where an operator or a shop would look: the sidecar's /metrics, the provider's own counters, and the
-callers' results files.
+Everything comes from where an operator or a shop would look: the sidecar's /metrics, the provider's own counters, and
+the callers' results files.
 """
 import collections
 import json
@@ -12,7 +12,8 @@ from world import DemoError, request
 
 SAMPLE_EVERY_S = 0.1
 RETRY_AT_LEAST_US = 600_000  # the retry comes after 0.7 to 1.3 s; no other live answer takes that long
-HEAD = "   time  phase      live/s  fallback/s                provider/s  429/s  breaker    gate   tokens  sidecar"
+HEAD = ("   time  phase      live/s  fallback/s and other ends            provider/s  429/s  breaker    gate   "
+        "tokens  sidecar")
 SHORT = {"rate-limit-proactive": "proactive", "rate-limit-429": "after-429", "circuit-breaker-open": "breaker",
          "provider-timeout": "timeout", "provider-error": "error", "sidecar-unavailable": "no-sidecar"}
 METRIC = re.compile(r"^(spillway_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -44,7 +45,7 @@ class Watch:
         self.metrics = None       # the last reading, None while there is no sidecar
         self.provider_seen = 0    # provider requests when the last reading began
         self.breaker = "closed"   # as last read
-        self.on_breaker = lambda old, new: None
+        self.on_breaker = lambda state: None
         self.files = [open(path, encoding="utf-8") for path in world.results]
         self.shown_at = 0         # second of the last line
         self.shown = (0, 0, 0)    # results, provider requests and 429s at the last line
@@ -72,14 +73,15 @@ class Watch:
         stats = self.world.provider_stats()  # before the metrics: what it says was true while they still held
         self.provider_seen = stats["requests_total"]
         try:
-            status, text = request(self.world.admin_port, "GET", "/metrics")
-            self.metrics = Metrics(text) if status == 200 else None
-        except OSError:
+            self.metrics = Metrics(request(self.world.admin_port, "GET", "/metrics")[1])
+        except OSError as error:
+            if self.world.sidecar:
+                raise DemoError(f"/metrics of the running sidecar: {error}") from error
             self.metrics = None
         self.read_results()
         if self.metrics and self.metrics.breaker != self.breaker:
-            old, self.breaker = self.breaker, self.metrics.breaker
-            self.on_breaker(old, self.breaker)
+            self.breaker = self.metrics.breaker
+            self.on_breaker(self.breaker)
         if int(self.seconds()) > self.shown_at:
             self.shown_at = int(self.seconds())
             self.line(stats)
@@ -93,16 +95,19 @@ class Watch:
         self.shown = (len(self.results), self.provider_seen, refused)
         others = ", ".join(f"{kind} {count}" for kind, count in new.most_common()) or "-"
         m = self.metrics
-        state = (f"{m.breaker:<9}  {f'{m.gate_shut_s:.1f} s' if m.gate_shut_s else 'open':<5} {m.tokens:7.1f}  up" if m
-                 else f"{'?':<9}  {'?':<5} {'?':>7}  DOWN")
-        print(f"{self.seconds():6.1f}s  {self.phase:<9} {live:7}  {others:<25} {requests:10}  {refusals:5}  {state}",
+        if m:
+            gate = f"{m.gate_shut_s:.1f} s" if m.gate_shut_s else "open"
+            state = f"{m.breaker:<9}  {gate:<5} {m.tokens:7.1f}  up"
+        else:
+            state = f"{'?':<9}  {'?':<5} {'?':>7}  DOWN"
+        print(f"{self.seconds():6.1f}s  {self.phase:<9} {live:7}  {others:<35} {requests:10}  {refusals:5}  {state}",
               flush=True)
 
     def run(self, seconds):
         self.until(lambda: False, seconds, None)
 
     def until(self, condition, most_s, what):
-        """Go on until the condition holds; `what` names it in the error when it does not within most_s (None = fine)."""
+        """Go on until the condition holds; not within most_s is an error that names `what` (None = no error)."""
         end = time.monotonic() + most_s
         while True:
             self.sample()

@@ -19,8 +19,8 @@ HERE = Path(__file__).resolve().parent
 RATES = HERE.parents[1] / "tests" / "data" / "zip5" / "national-sample.csv.gz"
 WATCHDOG_S = 30
 
-# The provider's limit, and the sidecar's: the same rate, and a burst that leaves room for calls which are admitted one by
-# one and arrive together, being held up on their way. Five tokens are half a second of that.
+# The provider's limit, and the sidecar's: the same rate, and a burst that leaves room for calls which are admitted one
+# by one and arrive together, being held up on their way. Five tokens are half a second of that.
 RATE_PER_S = 10
 PROVIDER_BURST = 155
 SIDECAR_BURST = 150
@@ -70,7 +70,7 @@ def die_with_parent():
 
 def request(port, method, path, body=None):
     """(status, text) of a service on loopback; OSError when nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WATCHDOG_S)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
@@ -181,8 +181,8 @@ class World:
 
     def export_flags(self):
         """Every flag of the ledger, by the command line."""
-        ctl = subprocess.run([self.bin / "spillwayctl", "--address", f"unix:{self.dir}/pub/control.sock", "flags", "export",
-                              "--format", "jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ctl = subprocess.run([self.bin / "spillwayctl", "--address", f"unix:{self.dir}/pub/control.sock", "flags",
+                              "export", "--format", "jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              timeout=WATCHDOG_S, check=False)
         if ctl.returncode != 0:
             raise DemoError(f"spillwayctl flags export ended with {ctl.returncode}: {ctl.stderr.strip()}")
@@ -199,7 +199,8 @@ class World:
             self.start_caller(f"checkout-{i + 1}", self.bin / "demo_checkout", "--pub", self.dir / "pub", "--rw",
                               self.dir / "rw", "--places", places)
         self.start_caller("python-http", sys.executable, HERE / "http_caller.py", "--url",
-                          f"http://127.0.0.1:{self.quote_port}", "--token", self.dir / "pub" / "token", "--places", places)
+                          f"http://127.0.0.1:{self.quote_port}", "--token", self.dir / "pub" / "token", "--places",
+                          places)
 
     def start_caller(self, name, *command):
         results = self.dir / "results" / (name + ".jsonl")
@@ -231,6 +232,19 @@ class World:
         return started
 
     # ---- the end ----
+
+    def stop_servers(self):
+        """SIGTERM to sidecar and provider; what is wrong with how they ended."""
+        wrong = []
+        for process in (self.sidecar, self.provider):
+            process.terminate()
+        for process in (self.sidecar, self.provider):
+            try:
+                if process.wait(WATCHDOG_S) != 0:
+                    wrong.append(f"{process.name} ended with {process.returncode}")
+            except subprocess.TimeoutExpired:
+                wrong.append(f"{process.name} did not end within {WATCHDOG_S} s")
+        return "; ".join(wrong) or None
 
     def close(self, keep):
         for process in self.processes:
