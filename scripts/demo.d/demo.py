@@ -45,8 +45,7 @@ class Story:
                "half-open": "the cooldown is over: one probe is sent",
                "closed": "the probe was answered: breaker closed"}
         self.watch.event(say[new])
-        if new == "half-open":
-            self.watch.phase = "probe"
+        self.watch.phase = {"open": "open", "half-open": "probe", "closed": "recovery"}[new]
 
     def decided(self, since, decision, kind=None):
         return sum(1 for r in self.watch.results[since:] if r["decision"] == decision and kind in (None, r["type"]))
