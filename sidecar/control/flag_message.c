@@ -184,5 +184,11 @@ Spillway__V1__Flag *spw_message_flag(struct spw_arena *arena, const struct spw_f
         spw_arena_utf8(arena, row->request_json ? row->request_json : "", SPW_REQUEST_MAX_BYTES);
     message->order = message_order(arena, row);
     message->origin = message_origin(arena, r);
+    SPW_SET(message, change, row->change);
+    SPW_SET(message, revision, row->revision);
+    SPW_SET(message, verified, row->verified);
+    if (!row->verified)
+        message->unverified_reason = spw_arena_copy(arena, row->unverified_reason, 256);
+    SPW_SET(message, orders_count, row->orders_count);
     return message;
 }

@@ -30,8 +30,9 @@ struct export
 {
     struct page page;
     size_t sent; /* of the page */
-    uint64_t after_sequence;
-    uint64_t left; /* UINT64_MAX = no limit */
+    bool by_change;
+    uint64_t after; /* sequence or change */
+    uint64_t left;  /* UINT64_MAX = no limit */
 };
 
 static bool keep_row(void *owner, const struct spw_flag_row *row)
@@ -49,12 +50,12 @@ static enum spw_status next_page(struct spw_call *call, struct export *export, s
     uint32_t wanted = export->left < PAGE_MAX_COUNT ? (uint32_t) export->left : PAGE_MAX_COUNT;
     if (!wanted)
         return SPW_STATUS_OK;
-    uint64_t next = export->after_sequence;
-    enum spw_status status =
-        spw_store_export(call->control->store, export->after_sequence, wanted, keep_row, page, &next, err);
+    uint64_t next = export->after;
+    enum spw_status status = (export->by_change ? spw_store_export_changes : spw_store_export)(
+        call->control->store, export->after, wanted, keep_row, page, &next, err);
     if (status || !page->count)
         return status;
-    export->after_sequence = page->flags[page->count - 1]->sequence;
+    export->after = next;
     if (export->left != UINT64_MAX)
         export->left -= page->count;
     return SPW_STATUS_OK;
@@ -89,8 +90,14 @@ static void free_export(struct spw_call *call)
 void spw_flags_export(struct spw_call *call)
 {
     const Spillway__V1__ExportFlagsRequest *request = (const Spillway__V1__ExportFlagsRequest *)call->request;
+    if (request->has_after_change && request->has_after_sequence) {
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "after_change: and after_sequence exclude one another: give the one you resume by");
+        return;
+    }
     struct export *export = gpr_zalloc(sizeof *export);
-    export->after_sequence = request->after_sequence;
+    export->by_change = request->has_after_change;
+    export->after = export->by_change ? request->after_change : request->after_sequence;
     export->left = request->limit ? request->limit : UINT64_MAX;
     call->own = export;
     call->on_free = free_export;

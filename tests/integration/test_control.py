@@ -365,6 +365,10 @@ def test_a_flag_carries_what_it_needs_to_be_calculated_again(channel):
     assert first.evidence.limit == 100 and not first.evidence.HasField("remaining")
     assert first.origin.writer == "segment" and first.origin.slot == 7
     assert first.quote_ref == '=q,"1" ?'  # a byte that was no UTF-8
+    assert first.verified and first.revision == 2 and first.orders_count == 1
+    assert not first.HasField("unverified_reason")
+    assert second.HasField("verified") and not second.verified and second.orders_count == 0
+    assert second.unverified_reason == "the source is another"
 
 
 def test_an_export_is_complete_and_resumes(own):
@@ -374,6 +378,18 @@ def test_an_export_is_complete_and_resumes(own):
         assert [one.sequence for one in export(channel, after_sequence=19990)] == list(range(19991, 20001))
         assert [one.sequence for one in export(channel, after_sequence=100, limit=65)] == list(range(101, 166))
         assert export(channel, after_sequence=20000) == []
+
+
+def test_an_export_by_change_resumes_by_change(own):
+    with own("--flags", "1000").unix() as channel:
+        flags = export(channel, after_change=0)
+        assert [one.change for one in flags] == list(range(2, 2001, 2))
+        assert [one.sequence for one in flags] == list(range(1000, 0, -1))
+        assert [one.change for one in export(channel, after_change=101, limit=70)] == list(range(102, 242, 2))
+        assert export(channel, after_change=2000) == []
+        refused(lambda: export(channel, after_change=2001), grpc.StatusCode.NOT_FOUND, "newest change is 2000")
+        error = refused(lambda: export(channel, after_change=0, after_sequence=0), grpc.StatusCode.INVALID_ARGUMENT)
+        assert trailer(error, "spillway-field") == "after_change"
 
 
 def rss_kib(pid):

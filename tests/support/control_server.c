@@ -221,13 +221,17 @@ static void make_row(uint64_t sequence, struct spw_flag_row *row)
     static const struct spw_line_tax lines[] = {{3998, 368}, {2500, 230}, {795, 73}};
     *row = (struct spw_flag_row){.sequence = sequence,
                                  .state = sequence % 2 ? SPW_FLAG_CONFIRMED : SPW_FLAG_PROVISIONAL,
+                                 .revision = sequence % 2 ? 2 : 1,
                                  .stored_unix_ms = 1764288000500,
                                  .lines = lines,
                                  .assumptions = "line 2: PC040100 at general rate\ncurrency: USD\n",
                                  .request_json = "{\"ship_to\":{\"zip\":\"98110\"}}",
                                  .order_id = sequence % 2 ? "100048213" : "",
                                  .tax_collected_minor = 671,
-                                 .placed_unix_ms = 1764288060000};
+                                 .placed_unix_ms = 1764288060000,
+                                 .orders_count = sequence % 2,
+                                 .verified = sequence % 2 != 0,
+                                 .unverified_reason = sequence % 2 ? "" : "the source is another"};
     struct spw_flag_record *r = &row->record;
     snprintf(r->flag_id, sizeof r->flag_id, "sf_%032llx", (unsigned long long)sequence);
     snprintf(r->quote_id, sizeof r->quote_id, "sq_%032llx", (unsigned long long)sequence);
@@ -269,6 +273,25 @@ enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequenc
         struct spw_flag_row row;
         make_row(after_sequence + 1 + i, &row);
         *next_sequence = row.sequence;
+        if (!fn(owner, &row))
+            break;
+    }
+    return SPW_STATUS_OK;
+}
+
+/* Changes: 2, 4, 6, ..., and the newest flag has changed first. */
+enum spw_status spw_store_export_changes(struct spw_store *store, uint64_t after_change, uint32_t max_count,
+                                         spw_flag_fn *fn, void *owner, uint64_t *next_change,
+                                         struct spw_error *err)
+{
+    if (after_change > 2 * store->flags_count)
+        return spw_error_set(err, SPW_STATUS_NOT_FOUND, "export after %llu: the newest change is %llu",
+                             (unsigned long long)after_change, (unsigned long long)(2 * store->flags_count));
+    uint64_t first = after_change / 2 + 1;
+    for (uint32_t i = 0; i < max_count && first + i <= store->flags_count; i++) {
+        struct spw_flag_row row;
+        make_row(store->flags_count + 1 - first - i, &row);
+        *next_change = row.change = 2 * (first + i);
         if (!fn(owner, &row))
             break;
     }
