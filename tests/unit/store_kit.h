@@ -90,8 +90,9 @@ static inline void kit_flag(struct kit *kit, const char *tag)
     kit_flag_with(kit, &record, "{\"lines\":[]}");
 }
 
-static inline void kit_order(struct kit *kit, enum spw_order_op op, const char *order_id, const char *quote_tag,
-                             const char *account, int64_t tax_minor, int64_t created_ms)
+static inline void kit_order(struct kit *kit, enum spw_order_op op, const char *order_id,
+                             const char *quote_tag, const char *account, int64_t tax_minor,
+                             int64_t created_ms)
 {
     struct spw_order_record order = {.op = op,
                                      .tax_collected_minor = tax_minor,
