@@ -110,32 +110,43 @@ static void told_bad_row(void *owner, const char *file, const struct spw_rates_p
             problem->column ? problem->column : "", problem->column ? ": " : "", problem->text);
 }
 
-/* Load every file; publish is false when only checking. */
-static enum spw_status load_rates(const struct spw_conf *conf, struct spw_state *state, struct spw_error *err)
-{
+/* The tables as read, until the segment that they go into is there. */
+struct rate_files {
     struct spw_rates_table tables[SPW_CONF_RATE_FILES_MAX_COUNT];
     struct spw_rates_source sources[SPW_CONF_RATE_FILES_MAX_COUNT];
+    uint32_t count;
+};
+
+static void rate_files_clean_up(struct rate_files *files)
+{
+    while (files->count > 0)
+        spw_rates_clean_up(&files->tables[--files->count]);
+}
+
+static enum spw_status rate_files_read(struct rate_files *files, const struct spw_conf *conf,
+                                       struct spw_error *err)
+{
     struct spw_rates_options options = {.problem = told_bad_row};
-    const struct spw_conf_fallback *f = &conf->fallback;
-    enum spw_status status = SPW_STATUS_OK;
-    uint32_t n = 0;
-    for (; n < f->rate_files_count && status == SPW_STATUS_OK; n++) {
-        status = spw_rates_load(f->rate_files[n].file, &options, &tables[n], err);
-        memset(&sources[n], 0, sizeof sources[n]);
-        memcpy(sources[n].name, f->rate_files[n].source, sizeof sources[n].name);
-        sources[n].as_of_day = f->rate_files[n].as_of_day;
-        memcpy(sources[n].sha256, tables[n].sha256, sizeof sources[n].sha256);
-        sources[n].rows = tables[n].rows;
-        sources[n].rows_count = tables[n].rows_count;
-        if (status == SPW_STATUS_OK)
-            spw_log(SPW_LOG_INFO, "rates.loaded", "%s: %zu rows, %zu bad rows left out",
-                    f->rate_files[n].file, tables[n].rows_count, tables[n].bad_count);
+    memset(files, 0, sizeof *files);
+    for (uint32_t n = 0; n < conf->fallback.rate_files_count; n++) {
+        const struct spw_conf_rate_file *from = &conf->fallback.rate_files[n];
+        struct spw_rates_table *table = &files->tables[n];
+        struct spw_rates_source *source = &files->sources[n];
+        enum spw_status status = spw_rates_load(from->file, &options, table, err);
+        if (status != SPW_STATUS_OK) {
+            spw_error_prefix(err, "fallback.rates[%u].file: ", n);
+            return status;
+        }
+        files->count = n + 1;
+        memcpy(source->name, from->source, sizeof source->name);
+        source->as_of_day = from->as_of_day;
+        memcpy(source->sha256, table->sha256, sizeof source->sha256);
+        source->rows = table->rows;
+        source->rows_count = table->rows_count;
+        spw_log(SPW_LOG_INFO, "rates.loaded", "%s: %zu rows, %zu bad rows left out", from->file,
+                table->rows_count, table->bad_count);
     }
-    if (status == SPW_STATUS_OK && state && n > 0)
-        status = spw_state_rates_replace(state, sources, n, NULL, err);
-    while (n > 0)
-        spw_rates_clean_up(&tables[--n]);
-    return status;
+    return SPW_STATUS_OK;
 }
 
 /* ---- timers ---- */
@@ -304,16 +315,28 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
     return spw_control_start(&control, &s->control, err);
 }
 
-static enum spw_status start(struct sidecar *s, struct spw_error *err)
+/* Everything that may be wrong with what the configuration names is found before the segment is touched. */
+static enum spw_status open_segment(struct sidecar *s, struct spw_error *err)
 {
-    enum spw_status status = open_loop(s, err);
+    struct rate_files files;
+    enum spw_status status = rate_files_read(&files, s->conf, err);
     if (status == SPW_STATUS_OK)
         status = spw_state_open(s->conf, &s->state, err);
     if (status == SPW_STATUS_OK) {
         spw_log(SPW_LOG_INFO, "segment", "%s (generation %016llx)", spw_state_origin(s->state),
                 (unsigned long long)spw_state_generation(s->state));
-        status = load_rates(s->conf, s->state, err);
+        if (files.count > 0)
+            status = spw_state_rates_replace(s->state, files.sources, files.count, NULL, err);
     }
+    rate_files_clean_up(&files);
+    return status;
+}
+
+static enum spw_status start(struct sidecar *s, struct spw_error *err)
+{
+    enum spw_status status = open_loop(s, err);
+    if (status == SPW_STATUS_OK)
+        status = open_segment(s, err);
     if (status == SPW_STATUS_OK)
         status = open_store(s, err);
     if (status == SPW_STATUS_OK)
@@ -377,7 +400,10 @@ static int print_sizes(const char *path, struct spw_error *err)
 
 static int check(const struct spw_conf *conf, const struct arguments *a, struct spw_error *err)
 {
-    if (load_rates(conf, NULL, err) != SPW_STATUS_OK) {
+    struct rate_files files;
+    enum spw_status status = rate_files_read(&files, conf, err);
+    rate_files_clean_up(&files);
+    if (status != SPW_STATUS_OK) {
         fprintf(stderr, "spillwayd: %s\n", err->text);
         return 1;
     }
