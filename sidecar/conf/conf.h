@@ -149,6 +149,10 @@ enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct sp
 enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_conf_destroy(struct spw_conf *conf);
+/* The bytes of a secret without the line's end: how many of them there are; 0 when they cannot be sent as a credential
+ * (nothing, a blank, a further line, a byte outside ASCII). The same rule at start and when a file changes. */
+size_t spw_conf_secret_bytes(const char *bytes, size_t count);
+#define SPW_CONF_SECRET_MAX_BYTES 1023u
 
 /* Units as people write them; each is a pure function over NUL-terminated text, shared with spillwayctl and gRPC. */
 enum spw_status spw_parse_rate(const char *text, struct spw_rate *out, struct spw_error *err) SPW_WARN_UNUSED;

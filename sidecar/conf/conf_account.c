@@ -5,9 +5,11 @@
  */
 #include "sidecar/conf/conf_check.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sidecar/conf/conf_text.h"
 #include "sidecar/provider/provider.h"
@@ -124,6 +126,43 @@ static bool is_variable_name(const char *text)
     return text[0] && !(text[0] >= '0' && text[0] <= '9') && strspn(text, LETTERS) == strlen(text);
 }
 
+size_t spw_conf_secret_bytes(const char *bytes, size_t count)
+{
+    while (count > 0 && (bytes[count - 1] == '\n' || bytes[count - 1] == '\r'))
+        count--;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] <= ' ' || bytes[i] > '~')
+            return 0;
+    }
+    return count <= SPW_CONF_SECRET_MAX_BYTES ? count : 0;
+}
+
+static enum spw_status check_secret_bytes(struct spw_check *c, const char *field, const char *bytes,
+                                          size_t count)
+{
+    if (spw_conf_secret_bytes(bytes, count))
+        return SPW_STATUS_OK;
+    return spw_check_fault(c, field,
+                           "holds no key: store the key alone, on one line, without blanks, at most %u bytes",
+                           SPW_CONF_SECRET_MAX_BYTES);
+}
+
+static enum spw_status check_secret_file(struct spw_check *c, const char *file)
+{
+    static const char field[] = "credentials.api_key_file";
+    char bytes[SPW_CONF_SECRET_MAX_BYTES + 3]; /* a line's end may follow */
+    enum spw_status status = spw_check_readable(c, field, file);
+    if (status || !c->references)
+        return status;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
+    if (fd >= 0)
+        close(fd);
+    status = check_secret_bytes(c, field, bytes, count > 0 ? (size_t)count : 0);
+    explicit_bzero(bytes, sizeof bytes);
+    return status;
+}
+
 static enum spw_status check_secret(struct spw_check *c, const Spillway__V1__CredentialsConfig *in,
                                     struct spw_conf_secret *out)
 {
@@ -135,7 +174,7 @@ static enum spw_status check_secret(struct spw_check *c, const Spillway__V1__Cre
     if (in->api_key_file) {
         enum spw_status status =
             spw_check_path(c, "credentials.api_key_file", in->api_key_file, out->file, sizeof out->file);
-        return status ? status : spw_check_readable(c, "credentials.api_key_file", out->file);
+        return status ? status : check_secret_file(c, out->file);
     }
     if (!is_variable_name(in->api_key_env))
         return spw_check_fault(c, "credentials.api_key_env",
@@ -149,7 +188,9 @@ static enum spw_status check_secret(struct spw_check *c, const Spillway__V1__Cre
         return spw_check_fault(
             c, "credentials.api_key_env",
             "names an environment variable that is not set: set it in the sidecar's container");
-    return SPW_STATUS_OK;
+    size_t count = strlen(value); /* a variable's value is used as it is: a line's end in it is a fault */
+    bool whole = spw_conf_secret_bytes(value, count) == count;
+    return check_secret_bytes(c, "credentials.api_key_env", value, whole ? count : 0);
 }
 
 /* --- limit and breaker -------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ void spw_secret_init(struct spw_secret *secret, const struct spw_conf_secret *co
 
 static void read_file(struct spw_secret *secret)
 {
-    char fresh[sizeof secret->value];
+    char fresh[SPW_CONF_SECRET_MAX_BYTES + 3]; /* a line's end may follow */
     struct stat st;
     int fd = open(secret->conf->file, O_RDONLY | O_CLOEXEC);
     ssize_t n = -1;
@@ -31,22 +31,23 @@ static void read_file(struct spw_secret *secret)
             close(fd);
             return;
         }
-        n = read(fd, fresh, sizeof fresh - 1);
+        n = read(fd, fresh, sizeof fresh);
     }
+    int error = errno;
     if (fd >= 0)
         close(fd);
-    while (n > 0 && (fresh[n - 1] == '\n' || fresh[n - 1] == '\r'))
-        n--;
-    if (n <= 0) {
-        spw_log(SPW_LOG_WARN, "secret.unreadable", "%s cannot be read (%s); %s", secret->conf->file,
-                n < 0 ? strerror(errno) : "empty",
+    size_t bytes = n > 0 ? spw_conf_secret_bytes(fresh, (size_t)n) : 0;
+    if (bytes == 0) {
+        spw_log(SPW_LOG_WARN, "secret.unreadable", "%s cannot be used (%s); %s", secret->conf->file,
+                n < 0 ? strerror(error) : "it does not hold one key on one line without blanks",
                 secret->value[0] ? "the last good one stays in use" : "there is none");
+        explicit_bzero(fresh, sizeof fresh);
         return;
     }
-    fresh[n] = 0;
+    fresh[bytes] = 0;
     if (secret->value[0] && strcmp(secret->value, fresh) != 0)
         spw_log(SPW_LOG_INFO, "secret.rotated", "%s was read again", secret->conf->file);
-    memcpy(secret->value, fresh, (size_t)n + 1);
+    memcpy(secret->value, fresh, bytes + 1);
     explicit_bzero(fresh, sizeof fresh);
     secret->modified = st.st_mtim;
     secret->inode = (uint64_t)st.st_ino;

@@ -12,14 +12,14 @@
 
 struct spw_secret {
     const struct spw_conf_secret *conf;
-    char value[1024];
+    char value[SPW_CONF_SECRET_MAX_BYTES + 1];
     uint64_t checked_ns;
     struct timespec modified;
     uint64_t inode;
 };
 
 void spw_secret_init(struct spw_secret *secret, const struct spw_conf_secret *conf);
-/* The credential; looks at the file at most once a second. When it cannot be read any more the last good one stays in
+/* The credential; looks at the file at most once a second. When it cannot be used any more the last good one stays in
  * use (a mounted Secret is swapped in steps) and the reason is logged; NULL when there never was one. */
 const char *spw_secret_get(struct spw_secret *secret, uint64_t now_ns);
 void spw_secret_clean_up(struct spw_secret *secret); /* wipes it */
