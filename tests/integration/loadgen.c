@@ -125,8 +125,7 @@ int main(int argc, char **argv)
     action.sa_handler = stop;
     sigaction(SIGTERM, &action, NULL);
     bool quotes = strcmp(load.mode, "quote") == 0;
-    if (quotes)
-        setvbuf(stdout, NULL, _IOLBF, 0); /* what was delivered is on file before the next turn */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what was delivered is on file before the next turn */
     (void)spw_attach(&client, NULL);
     spw_ref_init(&ref, load.account, "web");
     for (uint64_t turn = 0; turn < load.count && !stopping; turn++) {
