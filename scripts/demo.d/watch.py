@@ -11,7 +11,7 @@ import time
 from world import DemoError, request
 
 SAMPLE_EVERY_S = 0.1
-RETRY_AT_LEAST_US = 600_000  # the retry comes after 0.7 to 1.3 s; no other live answer takes that long
+RETRY_AT_LEAST_US = 600_000  # the retry comes after 0.7 to 1.3 s; no other answer of the provider takes that long
 HEAD = ("   time  phase      live/s  fallback/s and other ends            provider/s  429/s  breaker    gate   "
         "tokens  sidecar")
 SHORT = {"rate-limit-proactive": "proactive", "rate-limit-429": "after-429", "circuit-breaker-open": "breaker",
@@ -120,6 +120,7 @@ class Watch:
                 return
             time.sleep(min(left, SAMPLE_EVERY_S))
 
-    def retried_live(self):
-        """The orders that were answered live by the one retry."""
-        return [r for r in self.results if r["decision"] == "live" and r["latency_us"] >= RETRY_AT_LEAST_US]
+    def retried(self, since):
+        """The orders from this one on that the provider answered to the one retry."""
+        return [r for r in self.results[since:]
+                if r["decision"] in ("live", "rejected") and r["latency_us"] >= RETRY_AT_LEAST_US]

@@ -113,8 +113,9 @@ class World:
 
     def fail_of(self, process):
         """What to say of a process that should be running and is not."""
-        tail = self.log(process.name).strip().splitlines()[-3:]
-        return DemoError(f"{process.name} ended with {process.returncode}: " + " | ".join(tail))
+        code, log = process.returncode, self.log(process.name).strip().splitlines()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        return DemoError(f"{process.name} {how}; last words: {log[-1] if log else 'none'}")
 
     def check_alive(self):
         for process in [self.provider, *self.callers, *([self.sidecar] if self.sidecar else [])]:
