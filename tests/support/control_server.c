@@ -3,7 +3,9 @@
  * Owns: what cannot be brought about in a whole sidecar at will: a ledger of any size, one that fails, a loop that is
  * held up. Called by: tests/integration/test_control.py. Thread: main runs the loop.
  *
- *     control_server --unix PATH [--tcp ADDRESS] [--flags COUNT]
+ *     control_server --unix PATH [--tcp ADDRESS] [--flags COUNT] [--loop epoll]
+ *
+ * epoll is for valgrind, under which a thread that waits in io_uring stops all others.
  *
  * Prints "ready PORT" when it serves. SIGUSR1 turns serving over, SIGTERM drains and stops. Account "stuck" holds the
  * loop for 1 s at each look; consumer "broken" meets a failing ledger.
@@ -409,6 +411,7 @@ int main(int argc, char **argv)
 {
     static struct spw_state state;
     struct spw_store store = {.flags_count = 5};
+    enum spw_loop_backend backend = SPW_LOOP_AUTO;
     struct spw_control_options options = {
         .gid = UINT32_MAX, .version = "0.0.0-test", .state = &state, .store = &store};
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -418,6 +421,8 @@ int main(int argc, char **argv)
             options.tcp_listen = argv[i + 1];
         else if (strcmp(argv[i], "--flags") == 0)
             store.flags_count = strtoull(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--loop") == 0 && strcmp(argv[i + 1], "epoll") == 0)
+            backend = SPW_LOOP_EPOLL;
     }
     fill_state(&state);
     sigset_t wanted;
@@ -430,7 +435,7 @@ int main(int argc, char **argv)
     struct spw_error err;
     struct spw_loop *loop;
     struct program program = {.serving = true};
-    if (spw_loop_new(SPW_LOOP_AUTO, &loop, &err))
+    if (spw_loop_new(backend, &loop, &err))
         return fail(&err);
     options.loop = loop;
     if (spw_control_start(&options, &program.control, &err)) {
