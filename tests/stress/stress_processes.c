@@ -71,6 +71,7 @@ static bool changing(unsigned workers)
 
 int main(void)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     bool ok = steady(1);
     ok &= steady(8);
     ok &= steady(32);
