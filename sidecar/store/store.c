@@ -58,6 +58,7 @@
 
 #define MAPS_MAX_COUNT     4 /* the segment in use, the one being replaced, and room */
 #define POLL_MS            20
+#define FULL_LOOK_MS       500 /* however little the hint says: a writer may die between READY and the hint */
 #define BACK_OFF_FIRST_MS  100
 #define BACK_OFF_MAX_MS    2000
 #define COMPLAIN_EVERY_MS  60000
@@ -66,8 +67,10 @@
 
 struct map_entry {
     struct spw_map *map;
-    bool recovered; /* spw_cell_recover has run */
-    bool leaving;   /* somebody waits in spw_store_release_map */
+    bool recovered;    /* spw_cell_recover has run */
+    uint64_t hint;     /* cells_hint before the last full look ... */
+    int64_t looked_ms; /* ... and when that was */
+    bool leaving;      /* somebody waits in spw_store_release_map */
 };
 
 /* An acknowledgement on its way to the store thread; on its caller's stack. */
@@ -346,14 +349,26 @@ static void serve_acknowledgements(struct spw_store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* One look at every segment's cells. */
-static void turn(struct spw_store *store, struct map_entry *maps)
+/* Nothing became ready since the last full look, as far as the writers' hint says. */
+static bool nothing_new(const struct spw_store *store, const struct map_entry *entry, uint64_t hint)
+{
+    return entry->recovered && !entry->leaving && !store->back_off_ms && hint == entry->hint &&
+           now_ms() - entry->looked_ms < FULL_LOOK_MS;
+}
+
+/* One look at every segment's cells; all: whatever the hints say. */
+static void turn(struct spw_store *store, struct map_entry *maps, bool all)
 {
     if (!have_ledger(store))
         return;
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
         if (!maps[i].map)
             continue;
+        uint64_t hint = spw_load_rlx(&spw_map_rw(maps[i].map)->cells_hint);
+        if (!all && nothing_new(store, &maps[i], hint))
+            continue;
+        maps[i].looked_ms = now_ms();
+        maps[i].hint = hint;
         if (!maps[i].recovered)
             spw_cell_recover(maps[i].map);
         maps[i].recovered = true;
@@ -371,6 +386,8 @@ static bool settle_maps(struct spw_store *store, const struct map_entry *seen)
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
         if (store->maps[i].map && store->maps[i].map == seen[i].map) {
             store->maps[i].recovered = seen[i].recovered;
+            store->maps[i].hint = seen[i].hint;
+            store->maps[i].looked_ms = seen[i].looked_ms;
             if (seen[i].leaving) {
                 memset(&store->maps[i], 0, sizeof store->maps[i]);
                 released = true;
@@ -415,7 +432,7 @@ static void *main_of_thread(void *owner)
         pthread_mutex_unlock(&store->mutex);
         serve_acknowledgements(store);
         if (due)
-            turn(store, maps);
+            turn(store, maps, last);
         pthread_mutex_lock(&store->mutex);
         if (settle_maps(store, maps))
             pthread_cond_broadcast(&store->news);

@@ -625,13 +625,16 @@ static void two_segments_are_drained(void **state)
     kit_flag(kit, "newer2"); /* the thread is off the unmapped segment */
     kit_settle(kit);
     assert_int_equal(4, kit_counts(kit).flags_count);
-    struct spw_map dummy[4];
-    memset(dummy, 0, sizeof dummy);
+    static struct spw_fixture more[4];
+    for (int i = 0; i < 4; i++)
+        spw_fixture_make(&more[i], NULL);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(SPW_STATUS_OK, spw_store_add_map(kit->store, &dummy[i]));
-    assert_int_equal(SPW_STATUS_FULL, spw_store_add_map(kit->store, &dummy[3]));
+        assert_int_equal(SPW_STATUS_OK, spw_store_add_map(kit->store, &more[i].map));
+    assert_int_equal(SPW_STATUS_FULL, spw_store_add_map(kit->store, &more[3].map));
     for (int i = 0; i < 3; i++)
-        spw_store_release_map(kit->store, &dummy[i]);
+        spw_store_release_map(kit->store, &more[i].map);
+    for (int i = 0; i < 4; i++)
+        spw_fixture_remove(&more[i]);
 }
 
 static void freeing_that_was_cut_short_is_finished(void **state)
