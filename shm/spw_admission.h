@@ -195,6 +195,7 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
                                       struct spw_admission *a, bool *taken)
 {
     *taken = false;
+    /* SYNC switches: relaxed: a lone word. */
     uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
     if (switches & SPW_SWITCH_KILL)
         return true;

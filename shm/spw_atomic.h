@@ -1,4 +1,4 @@
-/* spw_atomic.h: the only file that says __atomic_*. The names carry the memory order.
+/* spw_atomic.h: the only file that says __atomic_* about shared words. The names carry the memory order.
  *
  * Owns: nothing. Called by: every file of shm/ and the sidecar's publisher. Thread/process: any.
  *
@@ -38,6 +38,12 @@ static inline uint64_t spw_load_acq(const uint64_t *word)
 }
 
 static inline uint64_t spw_load_rlx(const uint64_t *word)
+{
+    SPW_POINT("load");
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t spw_load32_rlx(const uint32_t *word)
 {
     SPW_POINT("load");
     return __atomic_load_n(word, __ATOMIC_RELAXED);

@@ -152,7 +152,7 @@ static inline void spw__window_count(struct spw_account_words *words, uint32_t t
 {
     uint64_t *cell = &words->window[tick % SPW_WINDOW_WORDS];
     for (unsigned i = 0; i < SPW_WINDOW_WORDS * 64; i++) {
-        /* SYNC window: statistics that the breaker sums; each word is self-contained. */
+        /* SYNC window: relaxed: statistics that the breaker sums; each word is self-contained. */
         uint64_t word = spw_load_rlx(cell);
         uint64_t n_total = word & 0xFFFF, n_bad = word >> 16 & 0xFFFF;
         if ((uint32_t)(word >> 32) != tick)
@@ -163,6 +163,7 @@ static inline void spw__window_count(struct spw_account_words *words, uint32_t t
         }
         n_total++;
         n_bad += bad;
+        /* SYNC window: relaxed would do. */
         if (spw_cas(cell, &word, (uint64_t)tick << 32 | n_bad << 16 | n_total))
             return;
     }

@@ -43,6 +43,7 @@ static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint
     /* SYNC limiter-conf: acquire: an even version was stored after the fields it stands for. */
     uint64_t version = spw_load_acq(&c->version);
     out->version = version / 2;
+    /* SYNC limiter-conf: relaxed: the fields are believed only when the version is still the same afterwards. */
     out->units_num = spw_load_rlx(&c->units_num);
     out->units_den = spw_load_rlx(&c->units_den);
     out->units_fixed = spw_load_rlx(&c->units_fixed);
@@ -187,10 +188,11 @@ static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_
     memset(&fresh, 0, sizeof fresh);
     if (!spw_gcra_configure(&fresh, tokens_count, period_ns, burst_count, reserve_count, now_ns, version))
         return false;
+    /* SYNC limiter-current: relaxed: this is its only writer. */
     uint32_t slot = (uint32_t)((spw_load_rlx(&limiter->current) + 1) % SPW_CONFIG_SLOTS);
     struct spw_limiter_conf *target = &limiter->conf[slot];
     fresh.version = 0;
-    /* SYNC limiter-conf: the odd version goes out before the fields change, the even one after. */
+    /* SYNC limiter-conf: release: the odd version goes out before the fields change, the even one after. */
     spw_store_rel(&target->version, version * 2 + 1);
     spw_fence_rel();
     spw_copy_rlx(&target->units_num, &fresh.units_num, (sizeof fresh - sizeof fresh.version) / 8);

@@ -104,6 +104,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         return SPW_STATUS_FULL;
     size_t part = 0, offset = 0;
     for (uint32_t i = 0; i < cells; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): claimed from the table, so inside it */
         struct spw_cell *cell = spw_cell_at(map, claimed[i]);
         uint32_t used = 0;
         while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
@@ -122,7 +123,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         cell->bytes = used;
         cell->next = i + 1 < cells ? claimed[i + 1] + 1 : 0;
         cell->next_cycle = 0;
-        if (i + 1 < cells)
+        if (i + 1 < cells) /* SYNC cell: relaxed: a word this process owns. */
             cell->next_cycle =
                 (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
     }
@@ -156,14 +157,16 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_read(const struct spw_map
 {
     uint32_t index = head;
     *bytes = 0;
+    /* SYNC cell: acquire: READY was stored after the payload and after every link of the chain. */
     uint64_t owner = spw_cell_owner(spw_load_acq(spw_cell_word_at(map, head)));
     for (uint32_t i = 0; i < SPW_CHAIN_MAX_CELLS; i++) {
         const struct spw_cell *cell = spw_cell_at(map, index);
         if (!cell)
             return SPW_STATUS_CORRUPT;
-        uint32_t next = __atomic_load_n(&cell->next, __ATOMIC_RELAXED);
-        uint32_t cycle = __atomic_load_n(&cell->next_cycle, __ATOMIC_RELAXED);
-        uint32_t used = __atomic_load_n(&cell->bytes, __ATOMIC_RELAXED);
+        /* SYNC cell: relaxed: read once, then checked; a damaged cell may be changing. */
+        uint32_t next = spw_load32_rlx(&cell->next);
+        uint32_t cycle = spw_load32_rlx(&cell->next_cycle);
+        uint32_t used = spw_load32_rlx(&cell->bytes);
         if (used > SPW_CELL_DATA_BYTES || used > room - *bytes)
             return SPW_STATUS_CORRUPT;
         memcpy(out + *bytes, cell->data, used);
@@ -174,7 +177,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_read(const struct spw_map
         const uint64_t *word = spw_cell_word_at(map, index);
         if (!word)
             return SPW_STATUS_CORRUPT;
-        uint64_t seen = spw_load_acq(word);
+        uint64_t seen = spw_load_acq(word); /* SYNC cell: acquire: CHAINED was stored after its payload. */
         if (spw_cell_state(seen) != SPW_CELL_CHAINED || spw_cell_owner(seen) != owner ||
             (seen & SPW_CELL_CYCLE_MASK) != cycle)
             return SPW_STATUS_CORRUPT;
@@ -203,8 +206,9 @@ static inline void spw_cell_free(const struct spw_map *map, uint32_t head)
     uint32_t links = 0;
     const struct spw_cell *cell = spw_cell_at(map, head);
     while (cell && links < SPW_CHAIN_MAX_CELLS) {
-        uint32_t next = __atomic_load_n(&cell->next, __ATOMIC_RELAXED);
-        uint32_t cycle = __atomic_load_n(&cell->next_cycle, __ATOMIC_RELAXED);
+        /* SYNC cell: relaxed: as for reading; the word below proves the link. */
+        uint32_t next = spw_load32_rlx(&cell->next);
+        uint32_t cycle = spw_load32_rlx(&cell->next_cycle);
         uint64_t *found = next ? spw_cell_word_at(map, next - 1) : NULL;
         uint64_t expected = (spw_cell_with(taken, SPW_CELL_CHAINED) & ~SPW_CELL_CYCLE_MASK) | cycle;
         if (!found ||
@@ -224,6 +228,7 @@ static inline void spw_cell_free(const struct spw_map *map, uint32_t head)
 static inline void spw_cell_recover(const struct spw_map *map)
 {
     for (uint32_t i = 0; i < map->rw_section[SPW_RW_CELL_WORDS].count; i++) {
+        /* SYNC cell: acquire. */
         if (spw_cell_state(spw_load_acq(spw_cell_word_at(map, i))) == SPW_CELL_TAKEN)
             spw_cell_free(map, i);
     }

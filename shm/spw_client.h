@@ -125,6 +125,7 @@ static inline bool spw__still_there(const struct spw_client *c)
 static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
 {
     uint32_t nobody = 0;
+    /* SYNC attaching: acquire: one thread at a time; it sees what the last one left. */
     if (now_ns < __atomic_load_n(&c->next_try_ns, __ATOMIC_RELAXED) ||
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
@@ -132,7 +133,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         bool retired = spw_load_acq(&spw_map_pub(c->map)->retired) != 0; /* SYNC retired: acquire */
         __atomic_store_n(&c->next_try_ns, now_ns + (retired ? SPW__RETRY_SOON_NS : SPW__LOOK_NS),
                          __ATOMIC_RELAXED);
-        __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
         return;
     }
     struct spw_map *fresh = (struct spw_map *)calloc(1, sizeof *fresh), *old = c->map;
@@ -156,9 +157,10 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         free(fresh);
     }
     c->last_status = status;
+    /* SYNC next-try: relaxed: a lone word. */
     uint64_t pause_ns = status == SPW_STATUS_NOT_READY ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
     __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
@@ -477,11 +479,10 @@ static inline uint32_t spw__exchange(struct spw_client *c, const char *head, siz
         const char *from = sent < head_bytes ? head + sent : body + (sent - head_bytes);
         size_t left = sent < head_bytes ? head_bytes - sent : total - sent;
         ssize_t n = send(fd, from, left, MSG_NOSIGNAL);
+        bool again = n < 0 && (errno == EAGAIN || errno == EINTR);
         if (n > 0)
             sent += (size_t)n;
-        else if (n < 0 && errno != EAGAIN && errno != EINTR)
-            goto out;
-        else if (!spw__wait_fd(fd, POLLOUT, deadline_ns))
+        else if (!again || !spw__wait_fd(fd, POLLOUT, deadline_ns))
             goto out;
     }
     while (got < room - 1) {

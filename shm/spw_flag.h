@@ -37,12 +37,9 @@ struct spw_flag_facts {
 
 static inline void spw__text_field(char *out, size_t room, const char *text)
 {
-    size_t n = text ? strlen(text) : 0;
-    if (n >= room)
-        n = room - 1;
     memset(out, 0, room);
-    if (n)
-        memcpy(out, text, n);
+    for (size_t i = 0; text && text[i] && i + 1 < room; i++)
+        out[i] = text[i];
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 

@@ -263,7 +263,8 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     static const uint8_t unknown[16] = {0};
     spw_boot_id(boot);
     if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME ||
-        (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) && memcmp(boot, copy.boot_id, 16)))
+        (memcmp(boot, unknown, 16) != 0 && memcmp(copy.boot_id, unknown, 16) != 0 &&
+         memcmp(boot, copy.boot_id, 16) != 0))
         return SPW_STATUS_CLOCK_MISMATCH;
     /* SYNC heartbeat: relaxed: a lone word. One from the future was written in another time namespace. */
     uint64_t beat = spw_load_rlx(&h->heartbeat_ns);

@@ -285,6 +285,10 @@ static inline uint64_t spw_load_rlx(const uint64_t *word) {
   SPW_POINT("load");
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
+static inline uint32_t spw_load32_rlx(const uint32_t *word) {
+  SPW_POINT("load");
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
 static inline uint32_t spw_load32_acq(const uint32_t *word) {
   SPW_POINT("load");
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -962,7 +966,8 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
   uint8_t boot[16];
   static const uint8_t unknown[16] = {0};
   spw_boot_id(boot);
-  if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME || (memcmp(boot, unknown, 16) && memcmp(copy.boot_id, unknown, 16) && memcmp(boot, copy.boot_id, 16)))
+  if (copy.clock_id != (uint32_t)CLOCK_BOOTTIME ||
+      (memcmp(boot, unknown, 16) != 0 && memcmp(copy.boot_id, unknown, 16) != 0 && memcmp(boot, copy.boot_id, 16) != 0))
     return SPW_STATUS_CLOCK_MISMATCH;
   uint64_t beat = spw_load_rlx(&h->heartbeat_ns);
   if (beat != SPW_HEARTBEAT_STOPPED && beat > spw_now_ns() + SPW_CLOCK_AHEAD_MAX_NS) return SPW_STATUS_CLOCK_MISMATCH;
@@ -2349,10 +2354,8 @@ struct spw_flag_facts {
   uint64_t config_version;
 };
 static inline void spw__text_field(char *out, size_t room, const char *text) {
-  size_t n = text ? strlen(text) : 0;
-  if (n >= room) n = room - 1;
   memset(out, 0, room);
-  if (n) memcpy(out, text, n);
+  for (size_t i = 0; text && text[i] && i + 1 < room; i++) out[i] = text[i];
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r) {
@@ -2581,13 +2584,14 @@ static inline bool spw__still_there(const struct spw_client *c) {
 /* Map the segment that is there now and make it the client's. Cold; one thread at a time, the others go on. */
 static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   uint32_t nobody = 0;
+  /* SYNC attaching: acquire: one thread at a time; it sees what the last one left. */
   if (now_ns < __atomic_load_n(&c->next_try_ns, __ATOMIC_RELAXED) ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
   if (c->map && spw__still_there(c)) {
     bool retired = spw_load_acq(&spw_map_pub(c->map)->retired) != 0; /* SYNC retired: acquire */
     __atomic_store_n(&c->next_try_ns, now_ns + (retired ? SPW__RETRY_SOON_NS : SPW__LOOK_NS), __ATOMIC_RELAXED);
-    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
     return;
   }
   struct spw_map *fresh = (struct spw_map *)calloc(1, sizeof *fresh), *old = c->map;
@@ -2609,9 +2613,10 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
     free(fresh);
   }
   c->last_status = status;
+  /* SYNC next-try: relaxed: a lone word. */
   uint64_t pause_ns = status == SPW_STATUS_NOT_READY ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
   __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED);
-  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
@@ -2892,11 +2897,10 @@ static inline uint32_t spw__exchange(struct spw_client *c, const char *head, siz
     const char *from = sent < head_bytes ? head + sent : body + (sent - head_bytes);
     size_t left = sent < head_bytes ? head_bytes - sent : total - sent;
     ssize_t n = send(fd, from, left, MSG_NOSIGNAL);
+    bool again = n < 0 && (errno == EAGAIN || errno == EINTR);
     if (n > 0)
       sent += (size_t)n;
-    else if (n < 0 && errno != EAGAIN && errno != EINTR)
-      goto out;
-    else if (!spw__wait_fd(fd, POLLOUT, deadline_ns))
+    else if (!again || !spw__wait_fd(fd, POLLOUT, deadline_ns))
       goto out;
   }
   while (got < room - 1) {
