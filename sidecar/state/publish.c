@@ -85,7 +85,7 @@ static enum spw_status put_limit(struct spw_state *state, uint32_t index, const 
             "limit: rate and burst of account %s cannot be kept exactly: a burst may hold at most "
             "about 1.5 years of the rate",
             account->name);
-    spw_store_rel(&account->version, version); /* SYNC account-version: release: shown after it is in force */
+    spw_store_rlx(&account->version, version); /* SYNC account-version: relaxed: a lone word, to be shown */
     return SPW_STATUS_OK;
 }
 
@@ -114,7 +114,7 @@ static void view_limit(struct spw_state *state, uint32_t index, uint64_t now_ns,
     struct spw_bucket_answer look = spw_bucket_take(limiter, words, now_ns, 1, false, 0, false);
     if (look.units_per_token)
         out->tokens_milli = (uint64_t)((spw_u128)look.available_units * 1000 / look.units_per_token);
-    out->healed_count = spw_load_rlx(&words->healed_count);
+    out->healed_count = spw_load_rlx(&words->healed_count); /* statistics */
     out->switches = account->switches | spw_map_pub(&state->map)->switches;
     view_observed(account, out);
 }
@@ -290,13 +290,13 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
         state->breaker[index] = *change->conf;
         put_account_conf(state, index, NULL);
         if (change->forced < 0)
-            spw_store_rel(&record->forced, forced_of(change->conf->mode));
+            spw_store_rel(&record->forced, forced_of(change->conf->mode)); /* SYNC forced: release */
     }
     if (change->forced >= 0)
         spw_store_rel(&record->forced, (uint64_t)change->forced); /* SYNC forced: release */
     if (change->reset)
         reset_breaker(&state->map, index, now_ns);
-    spw_store_rel(&record->version, record->version + 1); /* SYNC account-version: release */
+    spw_store_rlx(&record->version, record->version + 1); /* SYNC account-version: relaxed: a lone word */
     view_breaker(state, index, now_ns, out);
     return SPW_STATUS_OK;
 }

@@ -33,7 +33,7 @@ static void add_record(struct filling *f, const struct spw_rate_record *record)
     uint64_t *index = NULL;
     for (uint64_t i = 0; i < words; i++) {
         index = spw_rate_index_at(map, f->half * words + ((hash + i) & map->index_mask));
-        uint64_t word = spw_load_rlx(index);
+        uint64_t word = spw_load_rlx(index); /* SYNC rates: relaxed: this thread is the only writer */
         if (word == 0)
             break;
         struct spw_rate_record *old =

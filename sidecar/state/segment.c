@@ -344,7 +344,7 @@ void spw_state_close(struct spw_state *state, bool clean_stop)
 {
     if (!state)
         return;
-    if (clean_stop && state->map.pub)
+    if (clean_stop && state->map.pub) /* SYNC heartbeat: relaxed: a lone word */
         spw_store_rlx(&spw_map_pub(&state->map)->heartbeat_ns, SPW_HEARTBEAT_STOPPED);
     for (struct spw_prev *prev = state->prev; prev;) {
         struct spw_prev *next = prev->next;

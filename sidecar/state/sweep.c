@@ -21,7 +21,7 @@ static void fold_stats(struct spw_map *map, uint32_t slot)
     for (uint32_t a = 0; a < accounts; a++) {
         struct spw_stats *from = spw_stats_at(map, (uint64_t)slot * accounts + a), *to = spw_stats_at(map, a);
         for (unsigned i = 0; i < SPW_STATS_COUNT; i++) {
-            uint64_t n = spw_load_rlx(&from->count[i]);
+            uint64_t n = spw_load_rlx(&from->count[i]); /* statistics */
             if (n) {
                 spw_add_rlx(&to->count[i], n);
                 spw_store_rlx(&from->count[i], 0);
@@ -132,7 +132,7 @@ void spw_state_status(struct spw_state *state, struct spw_state_status *out)
         out->attached_count +=
             i != map->self.slot && spw_slot_state(spw_slot_at(map, i)->word) == SPW_SLOT_LIVE;
     out->cells_count = map->rw_section[SPW_RW_CELL_WORDS].count;
-    for (uint32_t i = 0; i < out->cells_count; i++)
+    for (uint32_t i = 0; i < out->cells_count; i++) /* SYNC cell: relaxed: only counted */
         out->cells_busy_count += spw_cell_state(spw_load_rlx(spw_cell_word_at(map, i))) != SPW_CELL_FREE;
     out->pub_bytes = map->pub_bytes;
     out->rw_bytes = map->rw_bytes;
@@ -149,7 +149,7 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
     uint32_t accounts = map->pub_section[SPW_PUB_ACCOUNTS].count;
     for (uint32_t slot = 0; slot < map->rw_section[SPW_RW_SLOTS].count; slot++) {
         const struct spw_stats *stats = spw_stats_at(map, (uint64_t)slot * accounts + account_index);
-        for (unsigned i = 0; i < SPW_STATS_COUNT; i++)
+        for (unsigned i = 0; i < SPW_STATS_COUNT; i++) /* statistics */
             out->decisions[i] += spw_load_rlx(&stats->count[i]);
     }
     enum spw_status status = spw_state_limit_get(state, account->name, now_ns, &out->limit, NULL);

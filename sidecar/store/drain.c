@@ -25,6 +25,7 @@ static int keep_damaged(struct spw_batch *batch, uint32_t head, size_t bytes, co
     sqlite3_bind_int64(statement, 1, batch->now_unix_ms);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)batch->map->generation);
     sqlite3_bind_int64(statement, 3, head);
+    /* SYNC cell: relaxed: only shown. */
     sqlite3_bind_int64(statement, 4, (sqlite3_int64)spw_load_rlx(spw_cell_word_at(batch->map, head)));
     sqlite3_bind_text(statement, 5, reason, -1, SQLITE_STATIC);
     sqlite3_bind_blob(statement, 6, batch->bytes, (int)bytes, SQLITE_STATIC);

@@ -364,6 +364,7 @@ static void turn(struct spw_store *store, struct map_entry *maps, bool all)
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
         if (!maps[i].map)
             continue;
+        /* SYNC cells-hint: relaxed: a lone word; whatever it misses the next full look finds. */
         uint64_t hint = spw_load_rlx(&spw_map_rw(maps[i].map)->cells_hint);
         if (!all && nothing_new(store, &maps[i], hint))
             continue;
