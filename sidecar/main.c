@@ -180,7 +180,8 @@ static void drain_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct sidecar *s = timer->owner;
     uint64_t now_ns = spw_loop_now_ns(loop);
-    bool idle = spw_quote_door_open_count(s->door) == 0 && spw_decider_jobs_count(s->decider) == 0;
+    bool idle = spw_quote_door_open_count(s->door) == 0 && spw_decider_jobs_count(s->decider) == 0 &&
+                spw_control_is_drained(s->control);
     if (idle || now_ns >= s->drain_until_ns)
         spw_loop_stop(loop);
     else

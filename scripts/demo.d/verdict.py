@@ -33,6 +33,7 @@ def numbers(results, exported, stats):
         "provider_requests": stats["requests_total"],
         "provider_429": stats["by_status"].get("429", 0),
         "max_provider_rps": stats["max_per_second"],
+        "provider_over_limit": stats["over_limit"],
         "quote_latency_ms": {"live": latency(results, "live"), "fallback": latency(results, "fallback")},
     }
 
