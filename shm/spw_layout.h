@@ -367,7 +367,7 @@ struct spw_flag_record {
     char state[8];
     char zip[12];
     char date[12];
-    uint32_t spare0;
+    uint32_t spare0[2];
     int64_t created_unix_ms;
     uint64_t created_ns; /* CLOCK_BOOTTIME */
     uint8_t origin;      /* 0 segment (the client itself), 1 loop (the sidecar) */

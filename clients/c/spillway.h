@@ -609,7 +609,7 @@ struct spw_flag_record {
   char state[8];
   char zip[12];
   char date[12];
-  uint32_t spare0;
+  uint32_t spare0[2];
   int64_t created_unix_ms;
   uint64_t created_ns;
   uint8_t origin;
