@@ -51,6 +51,7 @@ struct spw_client {
     struct spw_map *map;      /* the newest mapped segment; NULL before the first */
     uint32_t attaching;       /* 1 while a thread maps */
     uint64_t next_try_ns;     /* not before: looking for a segment costs system calls */
+    uint64_t next_look_ns;    /* the same while the sidecar is silent: there may be no successor for long */
     uint64_t id_high, id_low; /* random per process; id_low counts */
     struct spw_limiter_conf bounded;
     uint64_t bounded_level;
@@ -130,9 +131,8 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
     if (c->map && spw__still_there(c)) {
-        bool retired = spw_load_acq(&spw_map_pub(c->map)->retired) != 0; /* SYNC retired: acquire */
-        __atomic_store_n(&c->next_try_ns, now_ns + (retired ? SPW__RETRY_SOON_NS : SPW__LOOK_NS),
-                         __ATOMIC_RELAXED);
+        /* SYNC next-try: relaxed: a lone word. */
+        __atomic_store_n(&c->next_try_ns, now_ns + SPW__RETRY_SOON_NS, __ATOMIC_RELAXED);
         __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
         return;
     }
@@ -158,7 +158,8 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     }
     c->last_status = status;
     /* SYNC next-try: relaxed: a lone word. */
-    uint64_t pause_ns = status == SPW_STATUS_NOT_READY ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
+    bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK;
+    uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
     __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
@@ -180,7 +181,11 @@ static inline struct spw_map *spw__live_map(struct spw_client *c, uint64_t now_n
         if (__builtin_expect(!retired && spw_map_silence_ns(map, now_ns) <= SPW_HEARTBEAT_STALE_NS, 1))
             return map;
         if (!retired) { /* the sidecar is silent: decide on, and look now and then whether there is a new segment */
-            spw__map_newest(c, now_ns);
+            /* SYNC next-look: relaxed: a lone word. */
+            if (now_ns >= __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED)) {
+                __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+                spw__map_newest(c, now_ns);
+            }
             return spw__data_map(c);
         }
     }
