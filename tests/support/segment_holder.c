@@ -6,14 +6,16 @@
  *     status                 "tokens <milli> permits <free> attached <count> breaker <state> healed <count>"
  *     rates <zip> <ppb>      puts a table with this one row in force; "ok"
  *     forced <n>             enum spw_forced of the breaker; "ok"
- *     flags                  reads and frees every record that is ready: one line for each, then "ok"
+ *     trip                   opens the breaker as 429s in a row do; "ok"
+ *     flags                  reads and frees every record that is ready, also in replaced segments: a line each, then "ok"
  */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shm/spw_admission.h"
 #include "shm/spw_cell.h"
-#include "shm/spw_permit.h"
+#include "sidecar/state/prev.h"
 #include "sidecar/state/state.h"
 
 static void print_status(struct spw_state *state, const struct spw_conf *conf)
@@ -49,22 +51,28 @@ static void put_rates(struct spw_state *state, unsigned zip, unsigned ppb)
     puts(spw_state_rates_replace(state, &source, 1, NULL, &err) == SPW_STATUS_OK ? "ok" : err.text);
 }
 
-static void drain_flags(struct spw_state *state)
+static void drain_map(const struct spw_map *map)
 {
     static uint8_t bytes[SPW_CHAIN_MAX_CELLS * SPW_CELL_BYTES];
-    const struct spw_map *map = spw_state_map(state);
     for (uint32_t cursor = 0; spw_cell_next_ready(map, &cursor); cursor++) {
         struct spw_flag_view view;
         size_t count = 0;
-        if (spw_cell_read(map, cursor, bytes, sizeof bytes, &count) == SPW_STATUS_OK &&
-            spw_flag_parse(bytes, count, &view))
+        enum spw_status status = spw_cell_read(map, cursor, bytes, sizeof bytes, &count);
+        if (status == SPW_STATUS_OK && spw_flag_parse(bytes, count, &view))
             printf("flag %s decision %s account %s tax %lld request %u\n", view.record.flag_id,
                    view.record.decision_id, view.record.account, (long long)view.record.tax_minor,
                    view.record.request_bytes);
         else
-            printf("unreadable cell %u\n", cursor);
+            printf("no flag in cell %u: %s\n", cursor, spw_status_name(status));
         spw_cell_free(map, cursor);
     }
+}
+
+static void drain_flags(struct spw_state *state)
+{
+    drain_map(spw_state_map(state));
+    for (struct spw_prev *prev = spw_state_prev(state); prev; prev = spw_prev_next(prev))
+        drain_map(spw_prev_map(prev));
     puts("ok");
 }
 
@@ -78,6 +86,21 @@ static void force(struct spw_state *state, const char *account, int forced)
     puts(status == SPW_STATUS_OK ? "ok" : err.text);
 }
 
+static void trip(struct spw_state *state)
+{
+    const struct spw_map *map = spw_state_map(state);
+    struct spw_account_words *words = spw_account_words_at(map, 0);
+    struct spw_account_conf conf;
+    if (!spw_account_conf_read(spw_account_at(map, 0), &conf))
+        exit(1);
+    uint64_t now_ns = spw_now_ns();
+    for (uint32_t i = 0; i < conf.consecutive_429_count; i++) {
+        uint32_t epoch = spw_breaker_unpack(spw_load_acq(&words->breaker)).epoch;
+        (void)spw_breaker_outcome(map, words, &conf, now_ns, epoch, SPW_OUTCOME_THROTTLED);
+    }
+    puts("ok");
+}
+
 static void answer(struct spw_state *state, const struct spw_conf *conf, const char *line)
 {
     unsigned a, b;
@@ -87,6 +110,8 @@ static void answer(struct spw_state *state, const struct spw_conf *conf, const c
         put_rates(state, a, b);
     else if (sscanf(line, "forced %u", &a) == 1)
         force(state, conf->accounts[0].name, (int)a);
+    else if (strncmp(line, "trip", 4) == 0)
+        trip(state);
     else if (strncmp(line, "flags", 5) == 0)
         drain_flags(state);
     else
