@@ -20,7 +20,7 @@ extern "C" {
 #define SPW_LEVEL_BITS 60
 #define SPW_CAS_TRIES                                                                                        \
     100000 /* a CAS that fails means that another one succeeded: this bounds a hostile word */
-#define SPW_AHEAD_MAX_NS UINT64_C(3600000000000) /* no honest reservation lies further ahead than this */
+#define SPW_AHEAD_MAX_NS (2 * SPW_RESERVE_MAX_NS) /* further ahead than any reservation: a damaged word */
 
 static inline uint64_t spw_bucket_word(uint32_t slot, uint64_t level)
 {
@@ -122,8 +122,8 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
     struct spw_bucket_answer answer;
     memset(&answer, 0, sizeof answer);
     answer.result = SPW_BUCKET_WAIT;
-    if (max_wait_ns > SPW_AHEAD_MAX_NS)
-        max_wait_ns = SPW_AHEAD_MAX_NS; /* a reservation beyond it would be taken for a damaged word */
+    if (max_wait_ns > SPW_RESERVE_MAX_NS)
+        max_wait_ns = SPW_RESERVE_MAX_NS;
     for (int i = 0; i < SPW_CAS_TRIES; i++) {
         uint64_t word, next = 0;
         struct spw_gcra g;

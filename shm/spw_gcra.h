@@ -29,6 +29,8 @@ __extension__ typedef unsigned __int128 spw_u128;
 #define SPW_PERIOD_MAX_NS   UINT64_C(100000000000000000) /* one a day shared by 1,000 pods */
 #define SPW_RATE_MAX_PER_NS 1u                           /* 1e9 tokens a second */
 #define SPW_FOREVER_NS      UINT64_MAX
+#define SPW_RESERVE_MAX_NS                                                                                   \
+    UINT64_C(3600000000000) /* tokens are reserved, or owed after a change, so far ahead at most */
 
 /* A bucket's configuration as a decision uses it: copied once from the segment and checked. */
 struct spw_gcra {
@@ -180,7 +182,8 @@ static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t lev
 
 /* SIDECAR ONLY */
 /* The level under configuration `to` that keeps the tokens in hand (or the debt of reservations) of `level` under
- * `from`, cut to the new burst; fractions of a unit go to the strict side. */
+ * `from`, cut to the new burst; fractions of a unit go to the strict side. More debt than an hour of the new rate pays
+ * is forgiven: reservations made before the change begin when they were told, and a stop must not last for days. */
 static inline uint64_t spw_gcra_carry(const struct spw_gcra *from, uint64_t level, const struct spw_gcra *to,
                                       uint64_t now_ns)
 {
@@ -188,6 +191,9 @@ static inline uint64_t spw_gcra_carry(const struct spw_gcra *from, uint64_t leve
     if (level > earned) {
         spw_u128 debt = ((spw_u128)(level - earned) * to->units_per_token + from->units_per_token - 1) /
                         from->units_per_token;
+        spw_u128 most = (spw_u128)SPW_RESERVE_MAX_NS * to->units_num / to->units_den;
+        if (debt > most)
+            debt = most;
         return debt < SPW_LEVEL_MAX - target ? target + (uint64_t)debt : SPW_LEVEL_MAX;
     }
     spw_u128 hand =

@@ -687,6 +687,7 @@ __extension__ typedef unsigned __int128 spw_u128;
 #define SPW_PERIOD_MAX_NS UINT64_C(100000000000000000)
 #define SPW_RATE_MAX_PER_NS 1u
 #define SPW_FOREVER_NS UINT64_MAX
+#define SPW_RESERVE_MAX_NS UINT64_C(3600000000000)
 struct spw_gcra {
   uint64_t version;
   uint64_t units_num, units_den, units_fixed;
@@ -1089,7 +1090,7 @@ static inline void spw_slot_release(struct spw_map *map) {
 
 #define SPW_LEVEL_BITS 60
 #define SPW_CAS_TRIES 100000
-#define SPW_AHEAD_MAX_NS UINT64_C(3600000000000)
+#define SPW_AHEAD_MAX_NS (2 * SPW_RESERVE_MAX_NS)
 static inline uint64_t spw_bucket_word(uint32_t slot, uint64_t level) { return (uint64_t)slot << SPW_LEVEL_BITS | level; }
 static inline uint32_t spw_bucket_slot(uint64_t word) { return (uint32_t)(word >> SPW_LEVEL_BITS); }
 static inline uint64_t spw_bucket_level(uint64_t word) { return word & ((UINT64_C(1) << SPW_LEVEL_BITS) - 1); }
@@ -1147,7 +1148,7 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
   struct spw_bucket_answer answer;
   memset(&answer, 0, sizeof answer);
   answer.result = SPW_BUCKET_WAIT;
-  if (max_wait_ns > SPW_AHEAD_MAX_NS) max_wait_ns = SPW_AHEAD_MAX_NS;
+  if (max_wait_ns > SPW_RESERVE_MAX_NS) max_wait_ns = SPW_RESERVE_MAX_NS;
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
     uint64_t word, next = 0;
     struct spw_gcra g;
