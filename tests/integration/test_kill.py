@@ -1,0 +1,138 @@
+"""SIGKILL of the sidecar and a change of the segment's layout while checkout processes run.
+
+Whatever happens to the sidecar: processes go on deciding, no order is lost, each fallback that was delivered is
+exported exactly once, limits and breakers keep what they knew. SPW_ROUNDS says how many kills (10). Needs SPILLWAY_BIN.
+"""
+import os
+import random
+import time
+
+import pytest
+
+from harness import at_once, finish, read_lines, until
+
+ROUNDS = int(os.environ.get("SPW_ROUNDS", "10"))
+SAVED_PER_S = 1 / 60
+
+
+def boot_ns():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Shop:
+    """Four accounts and the processes that use them: a good one, one always drained, one drained and left alone, one
+    whose breaker has opened."""
+
+    def __init__(self, place):
+        self.place = place
+        self.good = place.mock("--rate", "0.092", "--latency", "2ms", "--limit", "100/s", "--burst", "102")
+        self.spare = place.mock("--rate", "0.092")
+        self.sick = place.mock()
+        self.sick.script({"status": 429, "latency_ms": 300})
+        place.config["accounts"] = {
+            # The provider's bucket is two larger: the way there is not equally long for each call.
+            "main": place.account(self.good.url, limit={"rate": "100/s", "burst": 100}),
+            "drained": place.account(self.spare.url, limit={"rate": "1/s", "burst": 30}),
+            "saved": place.account(self.spare.url, limit={"rate": "1/min", "burst": 20}),
+            "sick": place.account(self.sick.url, breaker={"cooldown": "1h"})}
+        self.begun_ns = boot_ns()
+        self.sidecar = place.sidecar(config={"segment": {"cells": 16384}})
+        self.spent = sum(self.sidecar.quote(account="saved").json["decision"] == "live" for _ in range(25))
+        assert self.spent == 20
+        at_once(5, lambda i: self.sidecar.quote(account="sick", deadline_ms=900))
+        self.keeps_what_it_knew()
+        self.load = [place.load("quote", f"p{i}", "--account", account, "--pause-us", "4000")
+                     for i, account in enumerate(("main", "main", "main", "drained"))]
+        until(lambda: all(len(read_lines(one)) > 5 for one in self.load), "the load's beginning")
+
+    def earned_s(self):
+        return (boot_ns() - self.begun_ns) / 1e9
+
+    def keeps_what_it_knew(self):
+        assert self.sidecar.metric("spillway_tokens", account="saved") <= SAVED_PER_S * self.earned_s() + 0.001
+        assert self.sidecar.breaker("sick") == "open"
+        assert self.sick.stats()["requests_total"] == 5
+
+    def goes_on_without_a_sidecar(self, since_ns):
+        """Every process decides more than once; nothing live, nothing refused."""
+        def new():
+            lines = [[line for line in read_lines(one) if line["begun_ns"] > since_ns] for one in self.load]
+            return lines if all(len(some) >= 3 for some in lines) else None
+        for lines in until(new, "decisions without a sidecar"):
+            assert {line["decision"] for line in lines} == {"fallback"}
+            assert {line["placed"] for line in lines} == {"OK"}
+
+    def restart(self, program, origin):
+        self.sidecar = self.place.sidecar(program=program)
+        assert f"segment: {origin}" in self.sidecar.log(), self.sidecar.log()
+        self.keeps_what_it_knew()
+
+    def settles(self):
+        """All that the processes were told is in the ledger, once, and what they hold agrees with it."""
+        lines = [line for one in self.load for line in finish(one)]
+        until(lambda: self.sidecar.metric("spillway_cells", what="busy") == 0, "an empty segment")
+        told = {line["flag_id"]: line for line in lines if line["decision"] == "fallback"}
+        flags = [flag for flag in self.sidecar.flags() if flag["account"] in ("main", "drained")]
+        exported = [flag["flag_id"] for flag in flags]
+        assert len(exported) == len(set(exported))
+        assert set(exported) == set(told), "delivered and not exported, or the other way round"
+        for flag in flags:
+            line = told[flag["flag_id"]]
+            assert (flag["decision_id"], flag["quote_id"]) == (line["decision_id"], line["quote_id"])
+            assert (flag["type"], flag["cause"], int(flag["tax"]["minor"])) == (
+                line["type"], line["cause"], line["tax_minor"])
+            assert (flag["state"], flag["order"]["order_id"]) == ("confirmed", line["order_id"])
+            assert int(flag["order"]["tax_collected"]["minor"]) == line["tax_minor"]
+        assert {line["status"] for line in lines} == {line["placed"] for line in lines} == {"OK"}
+        orders = {row[0] for row in self.place.sql("SELECT order_id FROM orders WHERE order_state = 1")}
+        assert orders == {line["order_id"] for line in lines}
+        assert {line["tax_minor"] for line in lines} == {671}, "live and fallback agree here"
+        assert {line["decision"] for line in lines} == {"live", "fallback"}
+        assert self.good.stats()["over_limit"] == 0
+        # burst + rate x t: the saved account's 20 and what both earned
+        assert self.spare.stats()["requests_total"] <= 20 + 30 + (1 + SAVED_PER_S) * self.earned_s()
+        assert self.sidecar.metric("spillway_store_damaged_cells_total") == 0
+        until(lambda: self.sidecar.metric("spillway_attached_processes") == 0, "the slots' return")
+        until(lambda: not [*self.place.pub.glob("segment.*"), *self.place.rw.glob("segment.*")],
+              "the end of replaced segments, which their processes had held")
+        return lines
+
+
+def test_sigkill_of_the_sidecar_under_load(place, backend):
+    shop = Shop(place)
+    for _ in range(ROUNDS):
+        time.sleep(random.uniform(0.05, 0.4))
+        shop.sidecar.kill()
+        shop.goes_on_without_a_sidecar(boot_ns())
+        shop.restart("spillwayd", "adopted")
+    live_again_ns = boot_ns()
+    until(lambda: any(line["decision"] == "live" and line["begun_ns"] > live_again_ns
+                      for one in shop.load for line in read_lines(one)), "live answers again")
+    lines = shop.settles()
+    assert "sidecar-unavailable" in {line["type"] for line in lines}
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+def test_another_layout_takes_over_and_back(place, backend, end):
+    shop = Shop(place)
+    generations = set()
+    for program in ("spillwayd-next", "spillwayd"):
+        time.sleep(0.3)
+        if end == "SIGTERM":
+            shop.sidecar.stop()
+        else:
+            shop.sidecar.kill()
+        shop.goes_on_without_a_sidecar(boot_ns())
+        shop.restart(program, "replaced")
+
+        def moved():
+            new = {read_lines(one)[-1]["generation"] for one in shop.load}
+            return new if len(new) == 1 and not new & generations else None
+        until(lambda: shop.sidecar.log().find(f"generation {read_lines(shop.load[0])[-1]['generation']}") > 0, "moving")
+        generations |= until(moved, "all processes in the new segment")
+        since_ns = boot_ns()
+        until(lambda: all(any(line["begun_ns"] > since_ns for line in read_lines(one)) for one in shop.load), "turns")
+    live_again_ns = boot_ns()
+    until(lambda: any(line["decision"] == "live" and line["begun_ns"] > live_again_ns
+                      for one in shop.load for line in read_lines(one)), "live answers again")
+    shop.settles()
