@@ -66,7 +66,7 @@ static void a_thousand_rounds(void **state)
 /* A permit whose holder is gone comes back by its expiry alone; the late holder cannot release its successor's. */
 static void expiry(void **state)
 {
-    struct held first[LIMIT], second;
+    struct held first[LIMIT], second = {0, 0};
     uint64_t t = f.t0_ns;
     (void)state;
     for (uint32_t i = 0; i < LIMIT; i++)
