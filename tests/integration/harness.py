@@ -282,7 +282,7 @@ class Sidecar:
         result = subprocess.run([str(BIN / "spillwayctl"), *map(str, words)], text=True, timeout=WATCHDOG_S,
                                 capture_output=True,
                                 env={**os.environ, "SPILLWAY_CONTROL": f"unix:{self.place.pub}/control.sock"})
-        assert result.returncode == code, f"{words}: {result.returncode} {result.stdout} {result.stderr}"
+        assert result.returncode == code, f"{words}: {result.returncode} {result.stdout[-500:]} {result.stderr[-500:]}"
         return result
 
     def flags(self):
