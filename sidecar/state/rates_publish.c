@@ -21,6 +21,7 @@ struct filling {
     uint32_t records;
     struct average averages[128];
     uint32_t averages_count;
+    uint32_t crowded_zip; /* not 0: readers would not look as far as a record of this ZIP code lies */
 };
 
 /* Store a record and its index word; a later record of the same place takes the earlier one's word. */
@@ -31,7 +32,11 @@ static void add_record(struct filling *f, const struct spw_rate_record *record)
     struct spw_rate_record *place =
         spw_rate_record_at(map, (uint64_t)f->half * map->records_per_half + f->records);
     uint64_t *index = NULL;
-    for (uint64_t i = 0; i < words; i++) {
+    for (uint64_t i = 0;; i++) {
+        if (i == SPW_RATES_PROBES) {
+            f->crowded_zip = record->zip5 ? record->zip5 : 1;
+            return;
+        }
         index = spw_rate_index_at(map, f->half * words + ((hash + i) & map->index_mask));
         uint64_t word = spw_load_rlx(index); /* SYNC rates: relaxed: this thread is the only writer */
         if (word == 0)
@@ -169,7 +174,16 @@ enum spw_status spw_state_rates_replace(struct spw_state *state, const struct sp
     f->state = state;
     f->half = active ? (uint32_t)(~active & 1) : 0;
     fill_half(f, sources, sources_count);
+    uint32_t crowded_zip = f->crowded_zip;
     struct spw_rate_half *h = spw_rate_half_at(&state->map, f->half);
+    if (crowded_zip) { /* the half stays odd, and is filled anew the next time */
+        free(f);
+        return spw_error_set(
+            err, SPW_STATUS_FULL,
+            "rates: ZIP code %05u and those beside it have more than about %d ZIP+4 ranges: raise "
+            "segment.rate_records, or join ranges of the same rate. The table in force stays",
+            crowded_zip, SPW_RATES_PROBES);
+    }
     h->version = version;
     /* SYNC rates-half: release: even again: the half is whole. */
     spw_store_rel(&h->seq, h->seq + 1);

@@ -137,6 +137,31 @@ static void too_large(void **state)
     free(rows);
 }
 
+/* More ZIP+4 ranges of one ZIP code than a reader looks at: refused by name, not found out at the till. */
+static void crowded(void **state)
+{
+    struct spw_rate_row rows[320];
+    (void)state;
+    for (int i = 0; i < 319; i++)
+        rows[i] = row("TX", 79703, 10 * i, 10 * i + 9, 1000000 + (uint32_t)i);
+    rows[319] = row("TX", 79703, -1, -1, 82500000);
+    for (int count = 200; count <= 320; count += 120) {
+        enum spw_status status = replace(rows + 320 - count, (size_t)count, "ranges");
+        assert_int_equal(status, count == 200 ? SPW_STATUS_OK : SPW_STATUS_FULL);
+        for (int i = 320 - 200; i < 319; i++) {
+            char zip[16];
+            snprintf(zip, sizeof zip, "79703-%04d", 10 * i + 5);
+            assert_int_equal(find("TX", zip), SPW_RATES_FOUND);
+            assert_int_equal(record.combined_ppb, 1000000 + i);
+        }
+        assert_int_equal(find("TX", "79703"), SPW_RATES_FOUND);
+        assert_int_equal(record.level, SPW_RATE_ZIP5);
+    }
+    assert_int_equal(replace(rows + 319, 1, "after"), SPW_STATUS_OK);
+    assert_int_equal(find("TX", "79703"), SPW_RATES_FOUND);
+    assert_string_equal(source.name, "after");
+}
+
 /* A sidecar that died while it filled a half: the other half serves, and the next one fills it and is believed. */
 static void writer_died(void **state)
 {
@@ -197,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(levels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(too_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(crowded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(writer_died, set_up, tear_down),
         cmocka_unit_test_setup_teardown(busy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_table, set_up, tear_down),
