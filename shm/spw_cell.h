@@ -104,9 +104,12 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         return SPW_STATUS_FULL;
     size_t part = 0, offset = 0;
     for (uint32_t i = 0; i < cells; i++) {
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): claimed from the table, so inside it */
         struct spw_cell *cell = spw_cell_at(map, claimed[i]);
         uint32_t used = 0;
+        if (!cell) { /* cannot be: the index came from the table of words, which has as many */
+            spw__cells_give_back(map, claimed, cells);
+            return SPW_STATUS_CORRUPT;
+        }
         while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
             size_t n = parts[part].count - offset;
             if (n > SPW_CELL_DATA_BYTES - used)

@@ -275,15 +275,15 @@ static bool read_instant(const char *text, int64_t *unix_ms)
         rest++;
         rest += strspn(rest, "0123456789");
     }
-    int hours = 0, minutes = 0, used = 0;
     int64_t offset_s = 0;
-    if (*rest == 'Z' && rest[1] == 0)
-        offset_s = 0;
-    else if ((*rest == '+' || *rest == '-') && sscanf(rest + 1, "%2d:%2d%n", &hours, &minutes, &used) == 2 &&
-             rest[1 + used] == 0)
-        offset_s = (*rest == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
-    else
-        return false;
+    if (strcmp(rest, "Z") != 0) { /* "+01:00" */
+        size_t digits = (*rest == '+' || *rest == '-') ? strspn(rest + 1, "0123456789") : 0;
+        if (digits != 2 || rest[3] != ':' || strspn(rest + 4, "0123456789") != 2 || rest[6] != 0)
+            return false;
+        offset_s = strtol(rest + 1, NULL, 10) * 3600 + strtol(rest + 4, NULL, 10) * 60;
+        if (*rest == '-')
+            offset_s = -offset_s;
+    }
     *unix_ms = ((int64_t)timegm(&t) - offset_s) * 1000;
     return true;
 }

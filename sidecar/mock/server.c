@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -395,8 +396,11 @@ static enum spw_status listen_at(const char *text, int *fd, uint16_t *port, stru
     if (!ok || getsockname(*fd, (struct sockaddr *)&bound, &bound_bytes) != 0)
         return spw_error_set(err, SPW_STATUS_SYSTEM, "--listen: %s; choose another port, or 0 for any",
                              strerror(errno));
-    *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                                              : ((struct sockaddr_in *)&bound)->sin_port);
+    in_port_t bound_port;
+    size_t at = bound.ss_family == AF_INET6 ? offsetof(struct sockaddr_in6, sin6_port)
+                                            : offsetof(struct sockaddr_in, sin_port);
+    memcpy(&bound_port, (const char *)&bound + at, sizeof bound_port);
+    *port = ntohs(bound_port);
     return SPW_STATUS_OK;
 }
 

@@ -52,7 +52,7 @@ static bool grow(struct spw_mock_stats *stats)
     uint64_t *ring = malloc(room * sizeof *ring);
     if (!ring)
         return false;
-    for (uint64_t i = 0; i < stats->accepted_held; i++)
+    for (uint64_t i = 0; stats->accepted_room && i < stats->accepted_held; i++)
         ring[i] = stats->accepted_ns[(stats->accepted_first + i) % stats->accepted_room];
     free(stats->accepted_ns);
     stats->accepted_ns = ring;

@@ -72,9 +72,9 @@ static bool read_zip(const char *text, uint32_t *zip5, int32_t *plus4)
     if (digits == 5 && n == 5) {
         *plus4 = -1;
     } else if (digits == 5 && n == 10 && text[5] == '-' && strspn(text + 6, "0123456789") == 4) {
-        *plus4 = atoi(text + 6);
+        *plus4 = (int)strtol(text + 6, NULL, 10);
     } else if (digits == 9 && n == 9) {
-        *plus4 = atoi(text + 5);
+        *plus4 = (int)strtol(text + 5, NULL, 10);
     } else {
         return false;
     }

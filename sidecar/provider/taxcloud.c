@@ -130,7 +130,9 @@ static bool date_exists(const char *date)
     if (strlen(date) != 10 || date[4] != '-' || date[7] != '-' || !is_digits(date, 4) ||
         !is_digits(date + 5, 2) || !is_digits(date + 8, 2))
         return false;
-    struct tm day = {.tm_year = atoi(date) - 1900, .tm_mon = atoi(date + 5) - 1, .tm_mday = atoi(date + 8)};
+    struct tm day = {.tm_year = (int)strtol(date, NULL, 10) - 1900,
+                     .tm_mon = (int)strtol(date + 5, NULL, 10) - 1,
+                     .tm_mday = (int)strtol(date + 8, NULL, 10)};
     struct tm asked = day;
     timegm(&day); /* normalises: a day that does not exist moves on */
     return day.tm_mday == asked.tm_mday && day.tm_mon == asked.tm_mon && asked.tm_mon < 12;
@@ -149,7 +151,7 @@ static enum spw_status read_tic(const char *place, const char *tax_code, int fal
             "%s: the tax code is no TaxCloud TIC; use its number of up to %u digits, or leave it out "
             "for general goods",
             place, TIC_DIGITS_MAX);
-    *tic = atoi(tax_code);
+    *tic = (int)strtol(tax_code, NULL, 10);
     return SPW_STATUS_OK;
 }
 

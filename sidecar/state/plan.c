@@ -20,7 +20,7 @@ static void place(struct spw_section *section, uint64_t *at, size_t record_bytes
                   bool may_grow)
 {
     section->offset_bytes = *at;
-    section->stride_bytes = (uint32_t)(record_bytes + (may_grow ? SPW_STRIDE_EXTRA_BYTES : 0));
+    section->stride_bytes = (uint32_t)(record_bytes + may_grow * (size_t)SPW_STRIDE_EXTRA_BYTES);
     section->count = count;
     *at = align_up(*at + (uint64_t)section->stride_bytes * count, SPW_LINE_BYTES);
 }

@@ -221,9 +221,11 @@ static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_n
     const struct spw_account *account = spw_account_at(&state->map, index);
     const struct spw_account_words *words = spw_account_words_at(&state->map, index);
     uint64_t now_ms = spw_map_ms(&state->map, now_ns);
+    memset(out, 0, sizeof *out);
+    if (!account || !words)
+        return;
     struct spw_breaker_word b = spw_breaker_unpack(spw_load_acq(&words->breaker)); /* SYNC breaker: acquire */
     uint64_t gate = spw_load_acq(&words->gate);                                    /* SYNC gate: acquire */
-    memset(out, 0, sizeof *out);
     memcpy(out->account, account->name, sizeof out->account);
     snprintf(out->state, sizeof out->state, "%s", state_name[b.state]);
     snprintf(out->forced, sizeof out->forced, "%s", forced_name[account->forced % 5]);

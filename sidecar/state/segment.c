@@ -25,6 +25,9 @@
 #ifndef SPW_SEGMENT_MAJOR
 #define SPW_SEGMENT_MAJOR SPW_LAYOUT_MAJOR
 #endif
+#ifndef SPW_SEGMENT_OLDEST
+#define SPW_SEGMENT_OLDEST SPW_OLDEST_COMPATIBLE_MAJOR
+#endif
 
 #define TMP_NAME "segment.tmp"
 
@@ -94,8 +97,7 @@ static void fill_header(uint8_t *file, uint64_t magic, uint64_t bytes, uint64_t 
     h->magic = magic;
     h->layout_major = SPW_SEGMENT_MAJOR;
     h->layout_minor = SPW_SEGMENT_MINOR;
-    h->oldest_compatible_major =
-        SPW_SEGMENT_MAJOR > SPW_LAYOUT_MAJOR ? SPW_SEGMENT_MAJOR : SPW_OLDEST_COMPATIBLE_MAJOR;
+    h->oldest_compatible_major = SPW_SEGMENT_OLDEST;
     h->header_bytes = SPW_HEADER_BYTES;
     h->total_bytes = bytes;
     h->format_hash = spw_format_hash();

@@ -67,9 +67,9 @@
 
 struct map_entry {
     struct spw_map *map;
-    bool recovered;    /* spw_cell_recover has run */
     uint64_t hint;     /* cells_hint before the last full look ... */
     int64_t looked_ms; /* ... and when that was */
+    bool recovered;    /* spw_cell_recover has run */
     bool leaving;      /* somebody waits in spw_store_release_map */
 };
 

@@ -145,7 +145,7 @@ def test_good_run():
     assert run.numbers == {
         "orders": 5, "live": 1, "rejected": 1, "none": 1, "flags_written": 2, "flags_exported": 2,
         "fallback": {**dict.fromkeys(verdict.FALLBACKS, 0), "rate-limit-proactive": 2},
-        "provider_requests": 9, "provider_429": 2, "max_provider_rps": 15,
+        "provider_requests": 9, "provider_429": 2, "max_provider_rps": 15, "provider_over_limit": 0,
         "quote_latency_ms": {"live": {"p50": 1.0, "p99": 1.0}, "fallback": {"p50": 2.0, "p99": 3.0}}}
 
 
