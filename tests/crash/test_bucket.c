@@ -48,6 +48,7 @@ static void be_client(unsigned index)
     struct spw_ref ref;
     struct spw_ticket ticket, held;
     memset(&held, 0, sizeof held);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_range(3, ~0u, 0); /* the lock of the sidecar that this test plays is not a client's */
     spw_ref_init(&ref, "main", "web");
     (void)spw_attach(&client, &options);
@@ -247,6 +248,7 @@ static void be_sidecar(void)
     struct spw_state *sidecar = NULL;
     struct spw_error err;
     struct spw_breaker_view view;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (spw_state_open(f.conf, &sidecar, &err) != SPW_STATUS_OK) {
         fprintf(stderr, "%s\n", err.text);
         _exit(1);

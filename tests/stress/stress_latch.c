@@ -106,6 +106,7 @@ static pid_t start_writer(struct latched *l)
 {
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         write_until_stopped(l);
         _exit(0);
     }
@@ -118,8 +119,10 @@ static bool as_processes(void)
     if (l == MAP_FAILED)
         return false;
     for (unsigned i = 0; i < READERS; i++) {
-        if (fork() == 0)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             _exit(read_until_stopped(l, i) ? 0 : 1);
+        }
     }
     uint64_t end = spw_now_ns() + (uint64_t)(seconds(1.0) * 1e9);
     unsigned killed = 0;

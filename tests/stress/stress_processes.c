@@ -9,6 +9,7 @@ static void spawn(const struct spw_state_fixture *f, struct shared *page, unsign
         if (pid < 0)
             abort();
         if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             worker(f, page, i);
             _exit(0);
         }
