@@ -2309,6 +2309,10 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
   for (uint32_t i = 0; i < cells; i++) {
     struct spw_cell *cell = spw_cell_at(map, claimed[i]);
     uint32_t used = 0;
+    if (!cell) {
+      spw__cells_give_back(map, claimed, cells);
+      return SPW_STATUS_CORRUPT;
+    }
     while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
       size_t n = parts[part].count - offset;
       if (n > SPW_CELL_DATA_BYTES - used) n = SPW_CELL_DATA_BYTES - used;
