@@ -292,6 +292,7 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                           .decider = s->decider,
                                           .unix_path = socket_path,
                                           .gid = c->segment.gid,
+                                          .refuse_own_uid = c->require_app_uid_differs,
                                           .listen = c->quote_listen,
                                           .token_file = token_path};
     status = spw_quote_door_new(&door, &s->door, err);

@@ -257,16 +257,26 @@ static bool same_token(const char *given, const char *token)
     return different == 0;
 }
 
-static bool may_ask(const struct spw_quote_door *door, const struct spw_door_request *request)
+/* May this caller ask? Otherwise it has its answer. */
+static bool admit(const struct spw_quote_door *door, struct spw_door_request *request)
 {
     uid_t uid;
     gid_t gid;
-    if (spw_door_peer(request, &uid, &gid) == SPW_STATUS_OK)
-        return true; /* the socket's mode and group have decided */
-    const char *given = spw_door_header(request, "Authorization");
-    if (!given || strncmp(given, "Bearer ", 7) != 0)
+    if (spw_door_peer(request, &uid, &gid) == SPW_STATUS_OK) { /* the socket's mode and group have decided */
+        if (!door->options.refuse_own_uid || uid != geteuid())
+            return true;
+        answer_error(
+            request, 403, "forbidden",
+            "this socket refuses the sidecar's own user id: run the application under another one, or "
+            "leave out listen.require_app_uid_differs");
         return false;
-    return same_token(given + 7, door->token);
+    }
+    const char *given = spw_door_header(request, "Authorization");
+    if (given && strncmp(given, "Bearer ", 7) == 0 && same_token(given + 7, door->token))
+        return true;
+    answer_error(request, 401, "unauthorized",
+                 "this port asks for \"Authorization: Bearer TOKEN\" with the token from the pub volume");
+    return false;
 }
 
 static void handle(void *owner, struct spw_door_request *request)
@@ -279,10 +289,9 @@ static void handle(void *owner, struct spw_door_request *request)
     bool is_quote = strcmp(path, "/spillway/v1/quote") == 0, is_order = strcmp(path, orders) == 0;
     bool is_cancel = n > prefix + 1 + suffix && strncmp(path, orders, prefix) == 0 && path[prefix] == '/' &&
                      strcmp(path + n - suffix, "/cancel") == 0;
-    if (!may_ask(door, request)) {
-        answer_error(request, 401, "unauthorized",
-                     "this port asks for \"Authorization: Bearer TOKEN\" with the token from the pub volume");
-    } else if (!is_quote && !is_order && !is_cancel) {
+    if (!admit(door, request))
+        return;
+    if (!is_quote && !is_order && !is_cancel) {
         answer_error(request, 404, "not-found",
                      "POST /spillway/v1/quote, /spillway/v1/orders or /spillway/v1/orders/{id}/cancel");
     } else if (!post) {

@@ -19,6 +19,7 @@ struct spw_quote_door_options {
     struct spw_decider *decider;
     const char *unix_path;
     uint32_t gid;           /* UINT32_MAX = leave */
+    bool refuse_own_uid;    /* turn away callers of the Unix socket that run as the sidecar's own user */
     const char *listen;     /* loopback; "" = none */
     const char *token_file; /* made afresh at each start, 0640; used by the loopback port only */
 };

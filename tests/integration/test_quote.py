@@ -303,6 +303,17 @@ def test_strangers_cannot_reach_the_socket(place, backend):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def test_the_sidecars_own_user_can_be_refused(place, backend):
+    sidecar = place.sidecar(place.mock(), config={"listen": {"require_app_uid_differs": True}})
+    for path in ("/spillway/v1/quote", "/spillway/v1/orders"):
+        answer = sidecar.post(path, quote_body())
+        assert (answer.status, answer.json["error"]) == (403, "forbidden"), answer
+        assert "require_app_uid_differs" in answer.json["detail"]
+    token = (place.pub / "token").read_text()
+    answer = sidecar.post_tcp("/spillway/v1/quote", quote_body(), headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status, answer.json["decision"]) == (200, "live")
+
+
 # ---- orders ----
 
 def test_orders_are_idempotent_and_can_be_cancelled(place, backend):
