@@ -349,14 +349,14 @@ class Place:
         self.write_config(config)
         return Sidecar(self, **more)
 
-    def program(self, *command, output=None):
+    def program(self, *command):
         """A C program of the tests, in the background; its standard output goes to a file."""
-        path = self.directory / (output or f"out-{len(self.programs)}")
+        path = self.directory / f"out-{len(self.programs)}"
         with open(path, "w") as out:
             process = subprocess.Popen([str(BIN / command[0]), *map(str, command[1:])], stdout=out,
                                        env={**os.environ, "SPILLWAY_PUB_DIR": str(self.pub),
                                             "SPILLWAY_RW_DIR": str(self.rw)})
-        process.output = path
+        process.output, process.expected_exit = path, 0
         self.programs.append(process)
         return process
 
@@ -372,7 +372,7 @@ class Place:
     def close(self, failed):
         try:
             for process in self.programs:
-                end(process, 0, failed)
+                end(process, process.expected_exit, failed)
             for sidecar in self.sidecars:
                 if failed:
                     end(sidecar.process, None, failed)

@@ -266,7 +266,8 @@ def test_what_remains_below_the_buffer(place, backend):
     low = fallback("rate-limit-proactive", "remaining-below-buffer")
     assert set(outcomes) == {LIVE, low}
     first = outcomes.index(low)
-    assert 6 <= first <= 9 and set(outcomes[first:]) == {low}  # 10 tokens, 4 left after the sixth but for what is refilled
+    # Of ten tokens four are left after the sixth call, but for what is refilled meanwhile.
+    assert 6 <= first <= 9 and set(outcomes[first:]) == {low}
     evidence = sidecar.flag(answers[-1].json["fallback"]["flag_id"])["evidence"]
     assert int(evidence["limit"]) == 10 and int(evidence["remaining"]) < 5
     until(lambda: told(sidecar.quote()) == LIVE, "opening by itself")

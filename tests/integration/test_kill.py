@@ -1,10 +1,11 @@
-"""SIGKILL of the sidecar and a change of the segment's layout while checkout processes run.
+"""SIGKILL of the sidecar and of checkout processes, and a change of the segment's layout while they run.
 
 Whatever happens to the sidecar: processes go on deciding, no order is lost, each fallback that was delivered is
 exported exactly once, limits and breakers keep what they knew. SPW_ROUNDS says how many kills (10). Needs SPILLWAY_BIN.
 """
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -112,6 +113,38 @@ def test_sigkill_of_the_sidecar_under_load(place, backend):
                       for one in shop.load for line in read_lines(one)), "live answers again")
     lines = shop.settles()
     assert "sidecar-unavailable" in {line["type"] for line in lines}
+
+
+def test_sigkill_of_checkout_processes(place, backend):
+    """What a killed process had been told is kept; at most the one turn it was in may leave a flag nobody was told of;
+    slots, permits and cells come back."""
+    mock = place.mock("--rate", "0.092", "--latency", "2ms")
+    sidecar = place.sidecar(mock, account={"limit": {"rate": "50/s", "burst": 20}, "concurrency": 8},
+                            config={"segment": {"cells": 16384}})
+    load = [place.load("quote", f"k{i}", "--pause-us", "1000") for i in range(3)]
+    killed = []
+    for i in range(3 * ROUNDS):
+        until(lambda: len(read_lines(load[0])) > 5, "a few turns")
+        time.sleep(random.uniform(0, 0.05))
+        one = load.pop(0)
+        one.kill()
+        one.wait()
+        one.expected_exit = -signal.SIGKILL
+        killed.append(one)
+        load.append(place.load("quote", f"again{i}", "--pause-us", "1000"))
+    lines = [line for one in load for line in finish(one)] + [line for one in killed for line in read_lines(one)]
+    until(lambda: sidecar.metric("spillway_attached_processes") == 0, "the slots' return")
+    until(lambda: sidecar.metric("spillway_cells", what="busy") == 0, "the cells' return")
+    told = {line["flag_id"] for line in lines if line["decision"] == "fallback"}
+    exported = [flag["flag_id"] for flag in sidecar.flags()]
+    assert len(exported) == len(set(exported)) and told <= set(exported)
+    assert len(exported) - len(told) <= len(killed)
+    placed = {line["order_id"] for line in lines if line["placed"] == "OK"}
+    assert placed <= {row[0] for row in place.sql("SELECT order_id FROM orders WHERE order_state = 1")}
+    assert {line["decision"] for line in lines} == {"live", "fallback"}
+    assert sidecar.metric("spillway_store_damaged_cells_total") == 0
+    until(lambda: sidecar.metric("spillway_tokens", account="main") >= 8, "tokens for eight")
+    assert [a.json["decision"] for a in at_once(8, lambda i: sidecar.quote())] == ["live"] * 8, "all permits are free"
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])

@@ -61,7 +61,8 @@ def test_a_fallback_answer_and_its_flag(place, backend):
     assert body["provider"].pop("ms") >= 0
     assert body == {
         "decision": "fallback", "decision_id": "d-2", "reused": False,
-        "provider": {"name": "taxcloud", "status": None, "attempts": 1}, "tax": "6.71", "currency": "USD", "rounding": "half-up/line",
+        "provider": {"name": "taxcloud", "status": None, "attempts": 1},
+        "tax": "6.71", "currency": "USD", "rounding": "half-up/line",
         "lines": [{"id": "1", "taxable": "39.98", "tax": "3.68"}, {"id": "2", "taxable": "25.00", "tax": "2.30"}],
         "shipping": {"taxable": "7.95", "tax": "0.73"}, "jurisdictions": None,
         "fallback": {"type": "provider-error", "cause": "connect", "match": "zip5", "source": "sample",

@@ -3,7 +3,6 @@
 By gRPC, by spillwayctl, and by grpcurl with nothing but reflection where it is installed. Needs SPILLWAY_BIN.
 """
 import json
-import os
 import shutil
 import subprocess
 import time
