@@ -12,16 +12,14 @@
 static void list_on_loop(struct spw_call *call)
 {
     struct spw_state *state = call->control->state;
-    struct spw_state_status status;
-    spw_state_status(state, &status);
     uint64_t now_ns = spw_loop_now_ns(call->control->loop);
     struct spw_arena arena = {0};
     Spillway__V1__Limit *limits[SPW_CONF_ACCOUNTS_MAX_COUNT];
     Spillway__V1__ListLimitsReply reply = SPILLWAY__V1__LIST_LIMITS_REPLY__INIT;
     reply.limits = limits;
-    for (uint32_t i = 0; i < status.accounts_count && reply.n_limits < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
+    for (uint32_t i = 0; i < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
         struct spw_account_status account;
-        if (spw_state_account_status(state, i, now_ns, &account) == SPW_STATUS_OK) /* else removed since */
+        if (spw_state_account_status(state, i, now_ns, &account) == SPW_STATUS_OK) /* else free or removed */
             limits[reply.n_limits++] = spw_message_limit(&arena, &account.limit);
     }
     spw_call_reply(call, &reply.base);

@@ -100,10 +100,10 @@ static void get_on_loop(struct spw_call *call)
     reply.store = message_store(&arena, control->store);
     reply.rates = spw_message_rates_table(&arena, &rates);
     reply.accounts = accounts;
-    for (uint32_t i = 0; i < status.accounts_count && reply.n_accounts < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
+    for (uint32_t i = 0; i < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
         struct spw_account_status account;
         if (spw_state_account_status(control->state, i, now_ns, &account) ==
-            SPW_STATUS_OK) /* else removed since */
+            SPW_STATUS_OK) /* else free or removed */
             accounts[reply.n_accounts++] = message_account(&arena, &account);
     }
     spw_call_reply(call, &reply.base);

@@ -194,7 +194,7 @@ void spw_state_status(struct spw_state *state, struct spw_state_status *out)
     (void)state;
     *out = (struct spw_state_status){.origin = "created: no segment was there",
                                      .generation = 0x1234,
-                                     .accounts_count = 3,
+                                     .accounts_count = 2,
                                      .attached_count = 4,
                                      .slots_count = 256,
                                      .cells_count = 2048,
@@ -206,11 +206,11 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
                                          struct spw_account_status *out)
 {
     (void)now_ns;
-    if (account_index == 2) /* as if it had been removed from the configuration */
+    if (account_index == 0 || account_index > 2) /* 0: as if it had been removed from the configuration */
         return SPW_STATUS_NOT_FOUND;
     memset(out, 0, sizeof *out);
-    out->limit = state->accounts[account_index].limit;
-    out->breaker = state->accounts[account_index].breaker;
+    out->limit = state->accounts[account_index - 1].limit;
+    out->breaker = state->accounts[account_index - 1].breaker;
     out->decisions[SPW_STAT_ALLOW] = 12345;
     out->decisions[SPW_STAT_FALLBACK] = 67;
     return SPW_STATUS_OK;
