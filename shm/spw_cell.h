@@ -53,17 +53,22 @@ struct spw_part {
     size_t count;
 };
 
-static inline void spw__cells_give_back(const struct spw_map *map, const uint32_t *claimed, uint32_t n)
+/* A cell this process has claimed, and its word since: whoever changes it has taken the cell away. */
+struct spw__claim {
+    uint32_t index;
+    uint64_t word;
+};
+
+static inline void spw__cells_give_back(const struct spw_map *map, const struct spw__claim *claim, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t *word = spw_cell_word_at(map, claimed[i]);
-        /* SYNC cell: acquire. */
-        uint64_t mine = spw_load_acq(word);
-        (void)spw_cas(word, &mine, spw_cell_freed(mine)); /* SYNC cell: release. */
+        uint64_t mine = claim[i].word;
+        (void)spw_cas(spw_cell_word_at(map, claim[i].index), &mine,
+                      spw_cell_freed(mine)); /* SYNC cell: release. */
     }
 }
 
-static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed, uint32_t wanted,
+static inline bool spw__cells_claim(const struct spw_map *map, struct spw__claim *claim, uint32_t wanted,
                                     uint32_t hint)
 {
     uint32_t cells = map->rw_section[SPW_RW_CELL_WORDS].count, half = cells / 2;
@@ -75,41 +80,28 @@ static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed
         uint64_t seen = spw_load_acq(word);
         if (spw_cell_state(seen) != SPW_CELL_FREE)
             continue;
-        if (spw_cas(word, &seen, /* SYNC cell: acq_rel: FREE -> WRITING names the owner. */
-                    spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen)))
-            claimed[got++] = index;
+        uint64_t mine = spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen);
+        if (spw_cas(word, &seen, mine)) { /* SYNC cell: acq_rel: FREE -> WRITING names the owner. */
+            claim[got].index = index;
+            claim[got++].word = mine;
+        }
     }
     if (got == wanted)
         return true;
-    spw__cells_give_back(map, claimed, got);
+    spw__cells_give_back(map, claim, got);
     return false;
 }
 
-/* Write a record of `parts` and make it READY. hint: any number that differs from call to call, to spread the search.
- * OK: recorded, it survives the SIGKILL of every process. FULL: no cell free in this process's half. NOT_READY: this
- * process has no slot. INVALID: empty, or longer than a chain holds. No system call. */
-static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint,
-                                                             const struct spw_part *parts, size_t parts_count)
+/* The parts, one after the other, into the claimed cells, each linked to the next. */
+static inline bool spw__cells_fill(const struct spw_map *map, const struct spw__claim *claim, uint32_t cells,
+                                   const struct spw_part *parts, size_t parts_count)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < parts_count; i++)
-        total += parts[i].count;
-    if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES)
-        return SPW_STATUS_INVALID;
-    if (map->self.lock_fd < 0)
-        return SPW_STATUS_NOT_READY;
-    uint32_t claimed[SPW_CHAIN_MAX_CELLS];
-    uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
-    if (!spw__cells_claim(map, claimed, cells, hint))
-        return SPW_STATUS_FULL;
     size_t part = 0, offset = 0;
     for (uint32_t i = 0; i < cells; i++) {
-        struct spw_cell *cell = spw_cell_at(map, claimed[i]);
+        struct spw_cell *cell = spw_cell_at(map, claim[i].index);
         uint32_t used = 0;
-        if (!cell) { /* cannot be: the index came from the table of words, which has as many */
-            spw__cells_give_back(map, claimed, cells);
-            return SPW_STATUS_CORRUPT;
-        }
+        if (!cell)
+            return false; /* cannot be: the index came from the table of words, which has as many */
         while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
             size_t n = parts[part].count - offset;
             if (n > SPW_CELL_DATA_BYTES - used)
@@ -123,18 +115,42 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
                 offset = 0;
             }
         }
+        bool last = i + 1 == cells;
         cell->bytes = used;
-        cell->next = i + 1 < cells ? claimed[i + 1] + 1 : 0;
-        cell->next_cycle = 0;
-        if (i + 1 < cells) /* SYNC cell: relaxed: a word this process owns. */
-            cell->next_cycle =
-                (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
+        cell->next = last ? 0 : claim[i + 1].index + 1;
+        cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK);
+    }
+    return true;
+}
+
+/* Write a record of `parts` and make it READY. hint: any number that differs from call to call, to spread the search.
+ * OK: recorded, it survives the SIGKILL of every process. FULL: no cell free in this process's half. NOT_READY: this
+ * process has no slot, or lost it (it closed every descriptor). INVALID: empty, or longer than a chain holds. No system
+ * call. */
+static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint,
+                                                             const struct spw_part *parts, size_t parts_count)
+{
+    struct spw__claim claim[SPW_CHAIN_MAX_CELLS];
+    size_t total = 0;
+    for (size_t i = 0; i < parts_count; i++)
+        total += parts[i].count;
+    if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES)
+        return SPW_STATUS_INVALID;
+    if (map->self.lock_fd < 0)
+        return SPW_STATUS_NOT_READY;
+    uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
+    if (!spw__cells_claim(map, claim, cells, hint))
+        return SPW_STATUS_FULL;
+    if (!spw__cells_fill(map, claim, cells, parts, parts_count)) {
+        spw__cells_give_back(map, claim, cells);
+        return SPW_STATUS_CORRUPT;
     }
     for (uint32_t i = cells; i-- > 0;) {
-        uint64_t *word = spw_cell_word_at(map, claimed[i]);
-        uint64_t mine = spw_load_rlx(word);
+        uint64_t mine = claim[i].word;
         /* SYNC cell: release: the payload is written before the state says so; the head goes last. */
-        spw_store_rel(word, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY));
+        if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine,
+                     spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY)))
+            return SPW_STATUS_NOT_READY; /* taken for dead and swept: nothing of this is a record */
     }
     spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
     return SPW_STATUS_OK;

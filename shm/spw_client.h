@@ -65,8 +65,9 @@ struct spw_client {
     struct spw_client *next;
 };
 
-#define SPW__RETRY_NS      UINT64_C(100000000)  /* between attempts while there is no segment in force */
-#define SPW__RETRY_SOON_NS UINT64_C(2000000)    /* ... while one is being put in place */
+#define SPW__RETRY_NS      UINT64_C(100000000) /* between attempts while there is no segment in force */
+#define SPW__RETRY_SOON_NS UINT64_C(2000000)   /* ... while one is being put in place */
+#define SPW__KEEP_OLD_NS   UINT64_C(60000000000)
 #define SPW__LOOK_NS       UINT64_C(1000000000) /* between looks for a successor while the sidecar is silent */
 
 /* ---- attach, fork, re-attach ---- */
@@ -111,6 +112,25 @@ static inline void spw__fork_parent(void)
     pthread_mutex_unlock(&spw__clients_lock);
 }
 
+/* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
+ * volume until nobody maps them. */
+static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns)
+{
+    uint32_t nobody = 0;
+    struct spw_map *newest = c->map;
+    if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
+        !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return; /* SYNC attaching: acquire */
+    for (struct spw_map *m = newest->older, *older; m; m = older) {
+        older = m->older;
+        spw_slot_release(m);
+        spw_map_close(m);
+        free(m);
+    }
+    newest->older = NULL;
+    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
+
 /* Is the file at the segment's path still the one that is mapped? One system call. */
 static inline bool spw__still_there(const struct spw_client *c)
 {
@@ -149,6 +169,8 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     }
     if (status == SPW_STATUS_OK && !same) {
         fresh->older = old;
+        if (old)
+            old->replaced_ns = now_ns;
         /* SYNC client-map: release: other threads see the map filled. */
         __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
     } else {
@@ -338,7 +360,7 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
 /* ---- quote and order: for callers that let the sidecar call ---- */
 
 /* Zero it before the call. handback and handback_room may be set: they receive the flag's line of JSON when no cell was
- * free (flag_refused); store that line and import it later with `spillwayctl flags import`. */
+ * free (flag_refused): the only record of this fallback, which no ledger has. Store it, and reconcile from it. */
 struct spw_quote_reply {
     enum spw_decision decision;
     enum spw_fallback type; /* FALLBACK: exactly one type */
@@ -624,9 +646,18 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
     return status && spw__reply_read(answer, body, q->line_count, reply);
 }
 
+static inline bool spw__amounts_ok(const struct spw_quote_request *q)
+{
+    bool ok = q->shipping_minor <= SPW_AMOUNT_MAX_MINOR && q->shipping_minor >= -SPW_AMOUNT_MAX_MINOR;
+    for (uint32_t i = 0; i < q->line_count && ok; i++)
+        ok = q->lines[i].amount_minor <= SPW_AMOUNT_MAX_MINOR &&
+             q->lines[i].amount_minor >= -SPW_AMOUNT_MAX_MINOR;
+    return ok;
+}
+
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
- * too long). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
+ * too long, an amount beyond SPW_AMOUNT_MAX_MINOR). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
 static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
                                                         const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply)
@@ -638,7 +669,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
     struct spw_ref ref;
     uint64_t now_ns = spw_now_ns();
     if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT ||
-        (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
+        !spw__amounts_ok(&q) || (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
         return SPW_STATUS_INVALID;
     if (q.decision_id)
         SPW__SET(reply->decision_id, q.decision_id);
@@ -648,6 +679,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
     size_t json_bytes = spw_request_json(&q, json, sizeof json);
     if (json_bytes == 0)
         return SPW_STATUS_INVALID;
+    spw__drop_old(c, now_ns);
     struct spw_map *map = spw__live_map(c, now_ns);
     uint32_t deadline_ms = q.deadline_ms ? q.deadline_ms : 1800;
     memset(&a, 0, sizeof a);

@@ -50,6 +50,7 @@ struct spw_map {
     uint64_t index_mask; /* index words of one half, less one */
     uint32_t records_per_half;
     struct spw_identity self;
+    uint64_t replaced_ns;  /* when the owner mapped a successor; 0 = it is the newest */
     struct spw_map *older; /* kept until detach: another thread may still be inside it */
 };
 

@@ -15,10 +15,11 @@
 extern "C" {
 #endif
 
-#define SPW_NAME_BYTES      64u  /* account, integration, source names, with their NUL */
-#define SPW_ID_BYTES        40u  /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
-#define SPW_CALLER_ID_BYTES 72u  /* decision, order and quote references of the caller, with NUL */
-#define SPW_LINES_MAX_COUNT 512u /* lines of one quote */
+#define SPW_NAME_BYTES       64u /* account, integration, source names, with their NUL */
+#define SPW_ID_BYTES         40u /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
+#define SPW_CALLER_ID_BYTES  72u /* decision, order and quote references of the caller, with NUL */
+#define SPW_AMOUNT_MAX_MINOR INT64_C(1000000000000000) /* of a line: 512 of them at 429 % stay below 2^63 */
+#define SPW_LINES_MAX_COUNT  512u                      /* lines of one quote */
 #define SPW_REQUEST_MAX_BYTES                                                                                \
     30720u /* the normalised request as JSON: what the chained cells of one flag hold */
 

@@ -107,7 +107,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
 /* Leave: the sidecar's sweep does the clearing, the same as after a death. */
 static inline void spw_slot_release(struct spw_map *map)
 {
-    if (map->self.lock_fd >= 0)
+    struct stat st;
+    /* An application that closed every descriptor may have got the same number for a file of its own. */
+    if (map->self.lock_fd >= 0 && fstat(map->self.lock_fd, &st) == 0 && (uint64_t)st.st_ino == map->rw_inode)
         close(map->self.lock_fd);
     map->self.lock_fd = -1;
 }

@@ -33,7 +33,7 @@ int main(void)
         return 2; /* the address is wrong, or no rate is known: ask the customer, never charge a guess */
     }
     printf("%s tax %" PRId64 ".%02d %s\n", spw_decision_name(reply.decision), reply.tax_minor / 100,
-           (int)(reply.tax_minor % 100), spw_fallback_name(reply.type));
+           (int)(reply.tax_minor % 100), reply.type ? spw_fallback_name(reply.type) : "from the provider");
 
     /* ... the customer pays ... */
     status = spw_order_placed(&spillway, reply.quote_id, "100048213", reply.tax_minor, "USD");

@@ -115,11 +115,12 @@ static inline const char *spw_status_action(enum spw_status status) {
  * the taxable amount: 9.2 % = 92,000,000 ppb. Text is NUL-terminated UTF-8, borrowed from the caller; NULL = absent.
  */
 
-#define SPW_NAME_BYTES 64u           /* account, integration, source names, with their NUL */
-#define SPW_ID_BYTES 40u             /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
-#define SPW_CALLER_ID_BYTES 72u      /* decision, order and quote references of the caller, with NUL */
-#define SPW_LINES_MAX_COUNT 512u     /* lines of one quote */
-#define SPW_REQUEST_MAX_BYTES 30720u /* the normalised request as JSON: what the chained cells of one flag hold */
+#define SPW_NAME_BYTES 64u                             /* account, integration, source names, with their NUL */
+#define SPW_ID_BYTES 40u                               /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
+#define SPW_CALLER_ID_BYTES 72u                        /* decision, order and quote references of the caller, with NUL */
+#define SPW_AMOUNT_MAX_MINOR INT64_C(1000000000000000) /* of a line: 512 of them at 429 % stay below 2^63 */
+#define SPW_LINES_MAX_COUNT 512u                       /* lines of one quote */
+#define SPW_REQUEST_MAX_BYTES 30720u                   /* the normalised request as JSON: what the chained cells of one flag hold */
 
 /* What became of one quote. */
 #define SPW_DECISION_TABLE(X)                                                                                                                        \
@@ -815,6 +816,7 @@ struct spw_map {
   uint64_t index_mask;
   uint32_t records_per_half;
   struct spw_identity self;
+  uint64_t replaced_ns;
   struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
@@ -1082,7 +1084,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
   return SPW_STATUS_FULL;
 }
 static inline void spw_slot_release(struct spw_map *map) {
-  if (map->self.lock_fd >= 0) close(map->self.lock_fd);
+  struct stat st;
+  if (map->self.lock_fd >= 0 && fstat(map->self.lock_fd, &st) == 0 && (uint64_t)st.st_ino == map->rw_inode) close(map->self.lock_fd);
   map->self.lock_fd = -1;
 }
 
@@ -2275,14 +2278,17 @@ struct spw_part {
   const void *bytes;
   size_t count;
 };
-static inline void spw__cells_give_back(const struct spw_map *map, const uint32_t *claimed, uint32_t n) {
+struct spw__claim {
+  uint32_t index;
+  uint64_t word;
+};
+static inline void spw__cells_give_back(const struct spw_map *map, const struct spw__claim *claim, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
-    uint64_t *word = spw_cell_word_at(map, claimed[i]);
-    uint64_t mine = spw_load_acq(word);
-    (void)spw_cas(word, &mine, spw_cell_freed(mine));
+    uint64_t mine = claim[i].word;
+    (void)spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_freed(mine));
   }
 }
-static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed, uint32_t wanted, uint32_t hint) {
+static inline bool spw__cells_claim(const struct spw_map *map, struct spw__claim *claim, uint32_t wanted, uint32_t hint) {
   uint32_t cells = map->rw_section[SPW_RW_CELL_WORDS].count, half = cells / 2;
   uint32_t first = (uint32_t)((uint64_t)map->self.slot * 2654435761u % cells), got = 0;
   for (uint32_t i = 0; i < half && got < wanted; i++) {
@@ -2290,29 +2296,23 @@ static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed
     uint64_t *word = spw_cell_word_at(map, index);
     uint64_t seen = spw_load_acq(word);
     if (spw_cell_state(seen) != SPW_CELL_FREE) continue;
-    if (spw_cas(word, &seen, spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen))) claimed[got++] = index;
+    uint64_t mine = spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen);
+    if (spw_cas(word, &seen, mine)) {
+      claim[got].index = index;
+      claim[got++].word = mine;
+    }
   }
   if (got == wanted) return true;
-  spw__cells_give_back(map, claimed, got);
+  spw__cells_give_back(map, claim, got);
   return false;
 }
-static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts,
-                                                             size_t parts_count) {
-  size_t total = 0;
-  for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
-  if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES) return SPW_STATUS_INVALID;
-  if (map->self.lock_fd < 0) return SPW_STATUS_NOT_READY;
-  uint32_t claimed[SPW_CHAIN_MAX_CELLS];
-  uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
-  if (!spw__cells_claim(map, claimed, cells, hint)) return SPW_STATUS_FULL;
+static inline bool spw__cells_fill(const struct spw_map *map, const struct spw__claim *claim, uint32_t cells, const struct spw_part *parts,
+                                   size_t parts_count) {
   size_t part = 0, offset = 0;
   for (uint32_t i = 0; i < cells; i++) {
-    struct spw_cell *cell = spw_cell_at(map, claimed[i]);
+    struct spw_cell *cell = spw_cell_at(map, claim[i].index);
     uint32_t used = 0;
-    if (!cell) {
-      spw__cells_give_back(map, claimed, cells);
-      return SPW_STATUS_CORRUPT;
-    }
+    if (!cell) return false;
     while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
       size_t n = parts[part].count - offset;
       if (n > SPW_CELL_DATA_BYTES - used) n = SPW_CELL_DATA_BYTES - used;
@@ -2324,15 +2324,30 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         offset = 0;
       }
     }
+    bool last = i + 1 == cells;
     cell->bytes = used;
-    cell->next = i + 1 < cells ? claimed[i + 1] + 1 : 0;
-    cell->next_cycle = 0;
-    if (i + 1 < cells) cell->next_cycle = (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
+    cell->next = last ? 0 : claim[i + 1].index + 1;
+    cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK);
+  }
+  return true;
+}
+static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts,
+                                                             size_t parts_count) {
+  struct spw__claim claim[SPW_CHAIN_MAX_CELLS];
+  size_t total = 0;
+  for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
+  if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES) return SPW_STATUS_INVALID;
+  if (map->self.lock_fd < 0) return SPW_STATUS_NOT_READY;
+  uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
+  if (!spw__cells_claim(map, claim, cells, hint)) return SPW_STATUS_FULL;
+  if (!spw__cells_fill(map, claim, cells, parts, parts_count)) {
+    spw__cells_give_back(map, claim, cells);
+    return SPW_STATUS_CORRUPT;
   }
   for (uint32_t i = cells; i-- > 0;) {
-    uint64_t *word = spw_cell_word_at(map, claimed[i]);
-    uint64_t mine = spw_load_rlx(word);
-    spw_store_rel(word, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY));
+    uint64_t mine = claim[i].word;
+    if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY)))
+      return SPW_STATUS_NOT_READY;
   }
   spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
   return SPW_STATUS_OK;
@@ -2544,7 +2559,8 @@ struct spw_client {
 
 #define SPW__RETRY_NS UINT64_C(100000000)    /* between attempts while there is no segment in force */
 #define SPW__RETRY_SOON_NS UINT64_C(2000000) /* ... while one is being put in place */
-#define SPW__LOOK_NS UINT64_C(1000000000)    /* between looks for a successor while the sidecar is silent */
+#define SPW__KEEP_OLD_NS UINT64_C(60000000000)
+#define SPW__LOOK_NS UINT64_C(1000000000) /* between looks for a successor while the sidecar is silent */
 
 /* ---- attach, fork, re-attach ---- */
 
@@ -2576,6 +2592,24 @@ static inline void spw__fork_child(void) {
 
 static inline void spw__fork_prepare(void) { pthread_mutex_lock(&spw__clients_lock); }
 static inline void spw__fork_parent(void) { pthread_mutex_unlock(&spw__clients_lock); }
+
+/* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
+ * volume until nobody maps them. */
+static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
+  uint32_t nobody = 0;
+  struct spw_map *newest = c->map;
+  if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
+      !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    return; /* SYNC attaching: acquire */
+  for (struct spw_map *m = newest->older, *older; m; m = older) {
+    older = m->older;
+    spw_slot_release(m);
+    spw_map_close(m);
+    free(m);
+  }
+  newest->older = NULL;
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
 
 /* Is the file at the segment's path still the one that is mapped? One system call. */
 static inline bool spw__still_there(const struct spw_client *c) {
@@ -2612,6 +2646,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   }
   if (status == SPW_STATUS_OK && !same) {
     fresh->older = old;
+    if (old) old->replaced_ns = now_ns;
     /* SYNC client-map: release: other threads see the map filled. */
     __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
   } else {
@@ -2780,7 +2815,7 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
 /* ---- quote and order: for callers that let the sidecar call ---- */
 
 /* Zero it before the call. handback and handback_room may be set: they receive the flag's line of JSON when no cell was
- * free (flag_refused); store that line and import it later with `spillwayctl flags import`. */
+ * free (flag_refused): the only record of this fallback, which no ledger has. Store it, and reconcile from it. */
 struct spw_quote_reply {
   enum spw_decision decision;
   enum spw_fallback type; /* FALLBACK: exactly one type */
@@ -3027,9 +3062,16 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
   return status && spw__reply_read(answer, body, q->line_count, reply);
 }
 
+static inline bool spw__amounts_ok(const struct spw_quote_request *q) {
+  bool ok = q->shipping_minor <= SPW_AMOUNT_MAX_MINOR && q->shipping_minor >= -SPW_AMOUNT_MAX_MINOR;
+  for (uint32_t i = 0; i < q->line_count && ok; i++)
+    ok = q->lines[i].amount_minor <= SPW_AMOUNT_MAX_MINOR && q->lines[i].amount_minor >= -SPW_AMOUNT_MAX_MINOR;
+  return ok;
+}
+
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
- * too long). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
+ * too long, an amount beyond SPW_AMOUNT_MAX_MINOR). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
 static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply) {
   char json[SPW_REQUEST_MAX_BYTES];
@@ -3038,7 +3080,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   struct spw_admission a;
   struct spw_ref ref;
   uint64_t now_ns = spw_now_ns();
-  if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT ||
+  if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT || !spw__amounts_ok(&q) ||
       (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
     return SPW_STATUS_INVALID;
   if (q.decision_id)
@@ -3048,6 +3090,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   q.decision_id = reply->decision_id;
   size_t json_bytes = spw_request_json(&q, json, sizeof json);
   if (json_bytes == 0) return SPW_STATUS_INVALID;
+  spw__drop_old(c, now_ns);
   struct spw_map *map = spw__live_map(c, now_ns);
   uint32_t deadline_ms = q.deadline_ms ? q.deadline_ms : 1800;
   memset(&a, 0, sizeof a);

@@ -20,9 +20,8 @@ static bool known_fields(json_t *object, const char *path, const char *const *na
         for (size_t i = 0; names[i] && !known; i++)
             known = strcmp(names[i], key) == 0;
         if (!known) {
-            spw_error_set(err, SPW_STATUS_INVALID,
-                          "%s%s%.40s: unknown field; see docs for the fields of a quote", path,
-                          path[0] ? "." : "", key);
+            spw_error_set(err, SPW_STATUS_INVALID, "%s%s%.40s: unknown field: docs/http.md has them all",
+                          path, path[0] ? "." : "", key);
             return false;
         }
     }
@@ -72,15 +71,15 @@ static bool decimal_field(json_t *object, const char *path, const char *name, un
             fraction += dot;
         }
     }
-    if (!ok || seen == 0 || (dot && fraction == 0)) {
+    for (unsigned i = fraction; i < digits && number <= SPW_AMOUNT_MAX_MINOR; i++)
+        number *= 10;
+    if (!ok || seen == 0 || (dot && fraction == 0) || number > SPW_AMOUNT_MAX_MINOR) {
         spw_error_set(
             err, SPW_STATUS_INVALID,
-            "%s.%s: a decimal in quotes with at most %u digits behind the point is expected, like \"39.98\"",
-            path, name, digits);
+            "%s%s%s: a decimal in quotes with at most %u digits behind the point is expected, like \"39.98\"",
+            path, path[0] ? "." : "", name, digits);
         return false;
     }
-    for (; fraction < digits; fraction++)
-        number *= 10;
     *out = negative ? -number : number;
     return true;
 }
@@ -303,7 +302,7 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
               text_field(r, "", "order_id", SPW_CALLER_ID_BYTES, &order_id, err) &&
               text_field(r, "", "currency", 4, &currency, err) &&
               text_field(r, "", "placed_at", 40, &placed_at, err) &&
-              decimal_field(r, "order", "tax_collected", 2, INT64_MIN, &out->tax_collected_minor, err);
+              decimal_field(r, "", "tax_collected", 2, INT64_MIN, &out->tax_collected_minor, err);
     out->created_unix_ms = spw_wall_ms();
     out->placed_unix_ms = out->created_unix_ms;
     if (ok &&

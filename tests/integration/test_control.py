@@ -397,6 +397,8 @@ def rss_kib(pid):
                     if line.startswith("VmRSS")).split()[1])
 
 
+@pytest.mark.skipif("SPILLWAY_SANITIZED" in os.environ,
+                    reason="the address sanitizer keeps freed memory: the resident size says nothing there")
 def test_a_reader_that_stops_reading_costs_a_bounded_amount(own):
     one = own("--flags", "1000000")
     with one.unix() as channel:
@@ -783,10 +785,12 @@ def test_stop_under_load_never_aborts(tmp_path):
         text = one.text()
         assert one.stop() == 0, text
         for thread in threads:
+            thread.join(10)
+        for channel in channels:  # grpcio 1.51 can miss that the peer of a stream has gone; closing ends such a call
+            channel.close()
+        for thread in threads:
             thread.join(WATCHDOG_S)
             assert not thread.is_alive()
-        for channel in channels:
-            channel.close()
         # ABORTED: a replacement set aside by another; RESOURCE_EXHAUSTED: streams of one connection.
         assert codes <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNIMPLEMENTED,
                          grpc.StatusCode.ABORTED}, codes
