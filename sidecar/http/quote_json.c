@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "shm/spw_text.h"
+#include "sidecar/provider/decimal.h"
+#include "sidecar/provider/instant.h"
 
 /* ---- reading ---- */
 
@@ -53,34 +54,17 @@ static bool decimal_field(json_t *object, const char *path, const char *name, un
     *out = missing;
     if (!value || json_is_null(value))
         return true;
-    const char *text = json_string_value(value);
-    bool negative = text && *text == '-';
-    const char *at = text ? text + negative : NULL;
-    int64_t number = 0;
-    unsigned seen = 0, fraction = 0;
-    bool dot = false, ok = at != NULL;
-    for (; ok && *at; at++) {
-        if (*at == '.' && !dot && seen) {
-            dot = true;
-            continue;
-        }
-        ok = *at >= '0' && *at <= '9' && seen < 16 && fraction < digits;
-        if (ok) {
-            number = number * 10 + (*at - '0');
-            seen++;
-            fraction += dot;
-        }
-    }
-    for (unsigned i = fraction; i < digits && number <= SPW_AMOUNT_MAX_MINOR; i++)
-        number *= 10;
-    if (!ok || seen == 0 || (dot && fraction == 0) || number > SPW_AMOUNT_MAX_MINOR) {
-        spw_error_set(
-            err, SPW_STATUS_INVALID,
-            "%s%s%s: a decimal in quotes with at most %u digits behind the point is expected, like \"39.98\"",
-            path, path[0] ? "." : "", name, digits);
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    int64_t number;
+    if (spw_decimal_parse(text, strlen(text), digits, SPW_DECIMAL_HALF_UP, &number) != SPW_DECIMAL_EXACT ||
+        number > SPW_AMOUNT_MAX_MINOR || number < -SPW_AMOUNT_MAX_MINOR) {
+        spw_error_set(err, SPW_STATUS_INVALID,
+                      "%s%s%s: a decimal in quotes with at most %u digits behind the point is "
+                      "expected, like \"39.98\"",
+                      path, path[0] ? "." : "", name, digits);
         return false;
     }
-    *out = negative ? -number : number;
+    *out = number;
     return true;
 }
 
@@ -262,31 +246,6 @@ void spw_quote_body_clean_up(struct spw_quote_body *body)
     memset(body, 0, sizeof *body);
 }
 
-/* "2025-11-28T10:15:00Z" or with an offset -> milliseconds since 1970. */
-static bool read_instant(const char *text, int64_t *unix_ms)
-{
-    struct tm t;
-    memset(&t, 0, sizeof t);
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &t);
-    if (!rest)
-        return false;
-    if (*rest == '.') {
-        rest++;
-        rest += strspn(rest, "0123456789");
-    }
-    int64_t offset_s = 0;
-    if (strcmp(rest, "Z") != 0) { /* "+01:00" */
-        size_t digits = (*rest == '+' || *rest == '-') ? strspn(rest + 1, "0123456789") : 0;
-        if (digits != 2 || rest[3] != ':' || strspn(rest + 4, "0123456789") != 2 || rest[6] != 0)
-            return false;
-        offset_s = strtol(rest + 1, NULL, 10) * 3600 + strtol(rest + 4, NULL, 10) * 60;
-        if (*rest == '-')
-            offset_s = -offset_s;
-    }
-    *unix_ms = ((int64_t)timegm(&t) - offset_s) * 1000;
-    return true;
-}
-
 enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw_order_record *out,
                                      struct spw_error *err)
 {
@@ -313,7 +272,9 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
                                                   : "tax_collected");
         ok = false;
     }
-    if (ok && placed_at && !read_instant(placed_at, &out->placed_unix_ms)) {
+    if (ok && placed_at &&
+        !(placed_at[0] >= '0' && placed_at[0] <= '9' && /* not the forms of HTTP headers */
+          spw_instant_parse_date(placed_at, strlen(placed_at), &out->placed_unix_ms))) {
         spw_error_set(err, SPW_STATUS_INVALID,
                       "placed_at: an instant like \"2025-11-28T10:15:00Z\" is expected");
         ok = false;

@@ -1,7 +1,7 @@
 /* decimal.h: decimal numbers as whole numbers of small units, without a binary fraction ever deciding a cent.
  *
- * Owns: reading decimals from text and from a JSON parser's doubles. Called by: taxcloud*.c, instant.c, headers.c and
- * the scripted provider. Thread: any; pure; does not look at the locale.
+ * Owns: reading decimals from text and from a JSON parser's doubles. Called by: taxcloud*.c, instant.c, headers.c,
+ * http/quote_json.c, conf/ and the scripted provider. Thread: any; pure; does not look at the locale.
  */
 #ifndef SPW_PROVIDER_DECIMAL_H
 #define SPW_PROVIDER_DECIMAL_H

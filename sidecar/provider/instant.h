@@ -1,7 +1,7 @@
 /* instant.h: points and spans of time as response headers write them.
  *
  * Owns: the grammars: HTTP-date in its three forms, RFC 3339, JavaScript's Date text, Go durations, bare numbers.
- * Called by: headers.c. Thread: any; pure; looks neither at the locale nor at the local time zone.
+ * Called by: headers.c, http/quote_json.c. Thread: any; pure; looks neither at the locale nor at the local time zone.
  */
 #ifndef SPW_PROVIDER_INSTANT_H
 #define SPW_PROVIDER_INSTANT_H

@@ -164,6 +164,9 @@ def with_line(**changes):
     (with_line(amount=""), "lines[0].amount: "),
     (with_line(amount="-"), "lines[0].amount: "),
     (with_line(amount="9" * 30), "lines[0].amount: "),
+    (with_line(amount="10000000000000.01"), "lines[0].amount: "),
+    (with_line(amount="5."), "lines[0].amount: "),
+    (with_line(quantity="9999999999999999"), "lines[0].quantity: "),
     (with_line(quantity=2), "lines[0].quantity: a decimal in quotes"),
     (with_line(quantity="0"), "lines[0].quantity: more than 0"),
     (with_line(quantity="-1"), "lines[0].quantity: more than 0"),
@@ -343,6 +346,8 @@ def test_orders_are_idempotent_and_can_be_cancelled(place, backend):
     ({"tax_collected": 6.71}, "tax_collected: a decimal in quotes"),
     ({"placed_at": "yesterday"}, "placed_at: "),
     ({"placed_at": "2025-11-28T10:15:00"}, "placed_at: "),
+    ({"placed_at": "2025-11-31T10:15:00Z"}, "placed_at: "),
+    ({"placed_at": "Fri, 28 Nov 2025 10:15:00 GMT"}, "placed_at: "),
     ({"colour": "red"}, "colour: unknown field"),
 ])
 def test_a_bad_order_is_refused_with_its_place(bad_door, change, place_of_it):
