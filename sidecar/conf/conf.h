@@ -163,7 +163,6 @@ enum spw_status spw_parse_percent_ppm(const char *text, uint32_t *out_ppm,
 enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb,
                                    struct spw_error *err) SPW_WARN_UNUSED;
 enum spw_status spw_parse_date_day(const char *text, int32_t *out_day, struct spw_error *err) SPW_WARN_UNUSED;
-enum spw_status spw_parse_minor(const char *text, int64_t *out_minor, struct spw_error *err) SPW_WARN_UNUSED;
 /* The same way back; out is NUL-terminated, room at least 32 bytes. */
 void spw_format_rate(const struct spw_rate *rate, char *out, size_t room);
 void spw_format_minor(int64_t minor, char *out, size_t room);   /* "6.71", "-0.05" */

@@ -1,23 +1,24 @@
 /* conf_units.c: units as people write them, to exact integers and back.
  *
- * Owns: the grammar of rates, durations, percents, fractions, dates and amounts. Called by: conf_check.c and its
+ * Owns: the grammar of rates, durations, percents, fractions and dates. Called by: conf_check.c and its
  * like, control/, spillwayctl. Thread: any; pure. No floating point: a value that cannot be held exactly is refused.
  */
-
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/spw_text.h"
 #include "sidecar/conf/conf_check.h"
 #include "sidecar/conf/conf_text.h"
+#include "sidecar/provider/decimal.h"
 
 #define NS_PER_S   UINT64_C(1000000000)
 #define NS_PER_DAY (UINT64_C(86400) * NS_PER_S)
 /* Fastest rate the bucket's arithmetic is proved for is 1e7/s: one token per 100 ns. */
 #define NS_PER_TOKEN_MIN UINT64_C(100)
 #define PERIOD_MAX_DAYS  366u
-#define PPB_ONE          UINT64_C(1000000000)
+#define PPB_ONE          INT64_C(1000000000)
 
 struct unit {
     const char *name;
@@ -59,29 +60,11 @@ static const char *read_digits(const char *p, uint64_t *out)
     return p;
 }
 
-/* "digits[.digits]" times 10^places, exactly. NULL when it is no such number, too large, or finer than that. */
-static const char *read_decimal(const char *p, unsigned places, uint64_t *out)
+/* "digits[.digits]" times 10^places, exactly. false: no such number, too large, or finer than that. */
+static bool read_decimal(const char *text, size_t bytes, unsigned places, int64_t *out)
 {
-    uint64_t value;
-    p = read_digits(p, &value);
-    if (!p)
-        return NULL;
-    bool has_point = *p == '.' && is_digit(p[1]);
-    if (has_point)
-        p++;
-    for (unsigned i = 0; i < places; i++) {
-        uint64_t digit = 0;
-        if (has_point && is_digit(*p))
-            digit = (uint64_t)(*p++ - '0');
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value))
-            return NULL;
-    }
-    while (has_point && *p == '0')
-        p++;
-    if (is_digit(*p))
-        return NULL;
-    *out = value;
-    return p;
+    return bytes > 0 && text[0] != '-' &&
+           spw_decimal_parse(text, bytes, places, SPW_DECIMAL_DOWN, out) == SPW_DECIMAL_EXACT;
 }
 
 static enum spw_status refuse(struct spw_error *err, const char *text, const char *what)
@@ -151,9 +134,9 @@ enum spw_status spw_parse_duration_ms(const char *text, uint64_t *out_ms, struct
 enum spw_status spw_parse_percent_ppm(const char *text, uint32_t *out_ppm, struct spw_error *err)
 {
     static const char GRAMMAR[] = "is no percent: write it with its sign, as 15% or 2.5%, at most 4 decimals";
-    uint64_t ppm;
-    const char *p = read_decimal(text, 4, &ppm);
-    if (!p || strcmp(p, "%") != 0)
+    size_t bytes = strlen(text);
+    int64_t ppm;
+    if (!bytes || text[bytes - 1] != '%' || !read_decimal(text, bytes - 1, 4, &ppm))
         return refuse(err, text, GRAMMAR);
     if (ppm > 1000000)
         return refuse_range(err, text, "is above 100%: write at most 100%");
@@ -168,9 +151,8 @@ enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb, struct s
         "8.25% (at most 7)";
     size_t bytes = strlen(text);
     bool percent = bytes && text[bytes - 1] == '%';
-    uint64_t ppb;
-    const char *p = read_decimal(text, percent ? 7 : 9, &ppb);
-    if (!p || strcmp(p, percent ? "%" : "") != 0)
+    int64_t ppb;
+    if (!read_decimal(text, bytes - percent, percent ? 7 : 9, &ppb))
         return refuse(err, text, GRAMMAR);
     if (ppb > PPB_ONE)
         return refuse_range(err, text,
@@ -180,55 +162,12 @@ enum spw_status spw_parse_rate_ppb(const char *text, uint32_t *out_ppb, struct s
     return SPW_STATUS_OK;
 }
 
-/* Days since 1970-01-01 of a date in the proleptic Gregorian calendar, counted in eras of 400 years from 1 March, so
- * that the leap day is the last of its year. */
-static int32_t day_of_date(int32_t year, int32_t month, int32_t day)
-{
-    int32_t y = month <= 2 ? year - 1 : year;
-    int32_t era = y / 400;
-    int32_t year_of_era = y - era * 400;
-    int32_t day_of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
-    return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
-}
-
-static bool is_leap(int32_t year)
-{
-    return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
 enum spw_status spw_parse_date_day(const char *text, int32_t *out_day, struct spw_error *err)
 {
-    static const char PATTERN[] = "dddd-dd-dd";
-    static const int8_t DAYS[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool fits = strlen(text) == sizeof PATTERN - 1;
-    for (size_t i = 0; fits && PATTERN[i]; i++)
-        fits = PATTERN[i] == 'd' ? is_digit(text[i]) : text[i] == '-';
-    if (!fits)
-        return refuse(err, text, "is no date: write YYYY-MM-DD, as 2025-11-01");
-    int32_t part[3] = {0, 0, 0};
-    for (size_t i = 0, n = 0; PATTERN[i]; i++) {
-        if (PATTERN[i] == '-')
-            n++;
-        else
-            part[n] = part[n] * 10 + (text[i] - '0');
-    }
-    if (part[0] < 1970 || part[1] < 1 || part[1] > 12)
-        return refuse_range(err, text, "is no date of the calendar from 1970-01-01 on");
-    int32_t days = DAYS[part[1] - 1] + (part[1] == 2 && is_leap(part[0]));
-    if (part[2] < 1 || part[2] > days)
-        return refuse_range(err, text, "is no date of the calendar: the month has no such day");
-    *out_day = day_of_date(part[0], part[1], part[2]);
-    return SPW_STATUS_OK;
-}
-
-enum spw_status spw_parse_minor(const char *text, int64_t *out_minor, struct spw_error *err)
-{
-    bool negative = text[0] == '-';
-    uint64_t minor;
-    const char *p = read_decimal(text + negative, 2, &minor);
-    if (!p || *p || minor > (uint64_t)INT64_MAX)
-        return refuse(err, text, "is no amount: write it as 39.98 or -0.05, at most 2 decimals");
-    *out_minor = negative ? -(int64_t)minor : (int64_t)minor;
+    int32_t day;
+    if (!spw_date_parse(text, &day))
+        return refuse(err, text, "is no date of the calendar from 1970 on: write YYYY-MM-DD, as 2025-11-01");
+    *out_day = day;
     return SPW_STATUS_OK;
 }
 
@@ -250,22 +189,14 @@ void spw_format_rate(const struct spw_rate *rate, char *out, size_t room)
 
 void spw_format_minor(int64_t minor, char *out, size_t room)
 {
-    uint64_t size = minor < 0 ? 0 - (uint64_t)minor : (uint64_t)minor;
-    snprintf(out, room, "%s%" PRIu64 ".%02" PRIu64, minor < 0 ? "-" : "", size / 100, size % 100);
+    struct spw_text t = spw_text_on(out, room);
+    spw_text_decimal(&t, minor, 2, false);
 }
 
 void spw_format_rate_ppb(uint32_t ppb, char *out, size_t room)
 {
-    uint64_t fraction = ppb % PPB_ONE;
-    int places = 9;
-    while (places && fraction % 10 == 0) {
-        fraction /= 10;
-        places--;
-    }
-    if (places)
-        snprintf(out, room, "%" PRIu64 ".%0*" PRIu64, ppb / PPB_ONE, places, fraction);
-    else
-        snprintf(out, room, "%" PRIu64, ppb / PPB_ONE);
+    struct spw_text t = spw_text_on(out, room);
+    spw_text_decimal(&t, ppb, 9, true);
 }
 
 void spw_format_day(int32_t day, char *out, size_t room)

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <jansson.h>
 
+#include "shm/spw_text.h"
 #include "sidecar/provider/decimal.h"
 
 /* TaxCloud's code for shipping charged separately from the goods. */
@@ -124,20 +124,6 @@ static bool is_digits(const char *text, size_t bytes)
     return bytes > 0;
 }
 
-/* "YYYY-MM-DD" that exists in the calendar. */
-static bool date_exists(const char *date)
-{
-    if (strlen(date) != 10 || date[4] != '-' || date[7] != '-' || !is_digits(date, 4) ||
-        !is_digits(date + 5, 2) || !is_digits(date + 8, 2))
-        return false;
-    struct tm day = {.tm_year = (int)strtol(date, NULL, 10) - 1900,
-                     .tm_mon = (int)strtol(date + 5, NULL, 10) - 1,
-                     .tm_mday = (int)strtol(date + 8, NULL, 10)};
-    struct tm asked = day;
-    timegm(&day); /* normalises: a day that does not exist moves on */
-    return day.tm_mday == asked.tm_mday && day.tm_mon == asked.tm_mon && asked.tm_mon < 12;
-}
-
 static enum spw_status read_tic(const char *place, const char *tax_code, int fallback, int *tic,
                                 struct spw_error *err)
 {
@@ -240,7 +226,8 @@ static enum spw_status check_quote(const struct spw_quote_request *quote, struct
                              SPW_LINES_MAX_COUNT);
     if (quote->currency && strcmp(quote->currency, "USD") != 0)
         return spw_error_set(err, SPW_STATUS_INVALID, "currency: TaxCloud calculates in USD; send \"USD\"");
-    if (quote->date && !date_exists(quote->date))
+    int32_t day;
+    if (quote->date && !spw_date_parse(quote->date, &day))
         return spw_error_set(err, SPW_STATUS_INVALID, "date: no day of the calendar; send YYYY-MM-DD");
     return SPW_STATUS_OK;
 }

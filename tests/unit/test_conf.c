@@ -334,7 +334,7 @@ static const struct bad_case BAD[] = {
     {GOOD "fallback:\n  rates:\n    - {file: /r.csv, source: s}\n",
      "9:7: fallback.rates[0].as_of: ", "is missing"},
     {GOOD "fallback:\n  rates:\n    - {file: /r.csv, as_of: 2025-11-31, source: s}\n",
-     "9:29: fallback.rates[0].as_of: ", "no such day"},
+     "9:29: fallback.rates[0].as_of: ", "no date of the calendar"},
     {GOOD "fallback: {rates: [{as_of: 2025-11-01, source: s}]}\n",
      "7:20: fallback.rates[0].file: ", "is missing"},
     {GOOD "fallback: {rates: [{file: /r, as_of: 2025-11-01}]}\n",

@@ -262,55 +262,24 @@ static void reads_dates(void **unused)
     assert_string_equal(text, "1969-12-31");
 }
 
-static void reads_amounts(void **unused)
+static void writes_amounts(void **unused)
 {
     (void)unused;
     static const struct {
+        int64_t minor;
         const char *text;
-        int64_t minor;
-        const char *back;
-    } GOOD[] = {{"39.98", 3998, "39.98"},
-                {"0", 0, "0.00"},
-                {"-0.05", -5, "-0.05"},
-                {"7.5", 750, "7.50"},
-                {"-12", -1200, "-12.00"},
-                {"0.100", 10, "0.10"},
-                {"92233720368547758.07", INT64_MAX, "92233720368547758.07"}};
+    } GOOD[] = {{3998, "39.98"},
+                {0, "0.00"},
+                {-5, "-0.05"},
+                {750, "7.50"},
+                {-1200, "-12.00"},
+                {INT64_MAX, "92233720368547758.07"},
+                {INT64_MIN, "-92233720368547758.08"}};
     for (size_t i = 0; i < sizeof GOOD / sizeof GOOD[0]; i++) {
-        int64_t minor;
-        char back[32];
-        assert_int_equal(spw_parse_minor(GOOD[i].text, &minor, NULL), SPW_STATUS_OK);
-        assert_int_equal(minor, GOOD[i].minor);
-        spw_format_minor(minor, back, sizeof back);
-        assert_string_equal(back, GOOD[i].back);
-    }
-    static const char *const BAD[] = {"",
-                                      "-",
-                                      "--1",
-                                      "+1",
-                                      "1.005",
-                                      "1,00",
-                                      "1e2",
-                                      ".5",
-                                      "5.",
-                                      "$5",
-                                      "1 ",
-                                      "92233720368547758.08",
-                                      "99999999999999999999"};
-    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
-        int64_t minor = 77;
-        print_message("\"%s\"\n", BAD[i]);
-        assert_int_not_equal(spw_parse_minor(BAD[i], &minor, NULL), SPW_STATUS_OK);
-        assert_int_equal(minor, 77);
-    }
-    for (unsigned i = 0; i < 20000; i++) {
-        int64_t minor = (int64_t)(next_random() >> 1) - (INT64_MAX >> 1), again;
         char text[32];
-        spw_format_minor(minor, text, sizeof text);
-        assert_int_equal(spw_parse_minor(text, &again, NULL), SPW_STATUS_OK);
-        assert_int_equal(again, minor);
+        spw_format_minor(GOOD[i].minor, text, sizeof text);
+        assert_string_equal(text, GOOD[i].text);
     }
-    spw_format_minor(INT64_MIN, (char[32]){0}, 32);
 }
 
 static void checks_limits(void **unused)
@@ -385,7 +354,7 @@ int main(void)
         cmocka_unit_test(reads_percents),
         cmocka_unit_test(reads_tax_rates),
         cmocka_unit_test(reads_dates),
-        cmocka_unit_test(reads_amounts),
+        cmocka_unit_test(writes_amounts),
         cmocka_unit_test(checks_limits),
         cmocka_unit_test(checks_breakers),
     };
