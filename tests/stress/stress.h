@@ -24,7 +24,7 @@ struct shared {
     uint64_t version_in_force; /* stored after a set has returned */
     uint64_t ready;            /* workers that run */
     struct {
-        uint64_t admitted, tries, old_versions, unattached, pad[12];
+        uint64_t admitted, tries, old_versions, unattached, first_ns, empty_ns, pad[10];
     } worker[64];
 };
 
@@ -53,11 +53,14 @@ static inline void worker(const struct spw_state_fixture *f, struct shared *page
     if (spw_attach(&client, &options) != SPW_STATUS_OK)
         abort();
     spw_add_rlx(&page->ready, 1);
+    page->worker[index].first_ns = spw_now_ns();
     while (!spw_load_acq(&page->stop)) {
-        uint64_t version = spw_load_acq(&page->version_in_force);
+        uint64_t now_ns = spw_now_ns(), version = spw_load_acq(&page->version_in_force);
         struct spw_admission a = spw_acquire(&client, &ref, 1, 0, &ticket);
         page->worker[index].tries++;
         page->worker[index].admitted += a.verdict == SPW_ALLOW;
+        if (a.verdict == SPW_DENY)
+            page->worker[index].empty_ns = now_ns;
         page->worker[index].unattached += a.verdict == SPW_NOT_ATTACHED;
         page->worker[index].old_versions += a.verdict != SPW_NOT_ATTACHED && a.version < version;
         if (a.may_call)
