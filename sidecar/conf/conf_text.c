@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sidecar/obs/utf8.h"
+
 #define WORD_MAX_BYTES 48u
 
 const char *spw_text_show(const char *text, size_t bytes, char out[SPW_SHOWN_BYTES])
@@ -21,25 +23,6 @@ const char *spw_text_show(const char *text, size_t bytes, char out[SPW_SHOWN_BYT
         n += (size_t)snprintf(out + n, SPW_SHOWN_BYTES - n, "...");
     out[n] = 0;
     return out;
-}
-
-/* Bytes of the well-formed UTF-8 character at p, 0 when there is none: no overlong forms, no surrogates. */
-static size_t utf8_bytes(const unsigned char *p, size_t left)
-{
-    if (p[0] < 0x80)
-        return 1;
-    size_t bytes = p[0] >= 0xC2 && p[0] <= 0xDF   ? 2
-                   : (p[0] & 0xF0) == 0xE0        ? 3
-                   : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4
-                                                  : 0;
-    if (!bytes || bytes > left)
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    bool bad = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-               (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F);
-    return bad ? 0 : bytes;
 }
 
 static const char *fault_of_byte(unsigned char c, size_t utf8)
@@ -65,7 +48,7 @@ enum spw_status spw_text_check(const char *name, const char *text, size_t bytes,
             i++;
             continue;
         }
-        size_t step = utf8_bytes(p + i, bytes - i);
+        size_t step = spw_utf8_bytes(text + i, bytes - i);
         const char *fault = fault_of_byte(p[i], step);
         if (fault)
             return spw_error_set(err, SPW_STATUS_PARSE, "%s:%zu:%zu: %s", name, line, column, fault);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sidecar/obs/utf8.h"
+
 struct spw_arena_piece {
     struct spw_arena_piece *next;
     max_align_t data[];
@@ -39,33 +41,18 @@ char *spw_arena_copy(struct spw_arena *arena, const char *text, size_t room)
     return copy;
 }
 
-/* Bytes of the character that begins here, 0 = none does (RFC 3629: no overlong forms, no surrogates). */
-static size_t utf8_bytes(const unsigned char *p)
-{
-    if (p[0] < 0x80)
-        return 1;
-    bool two = (p[1] & 0xC0) == 0x80;
-    bool three = two && (p[2] & 0xC0) == 0x80;
-    if (p[0] >= 0xC2 && p[0] <= 0xDF)
-        return two ? 2 : 0;
-    if (p[0] >= 0xE0 && p[0] <= 0xEF)
-        return three && !(p[0] == 0xE0 && p[1] < 0xA0) && !(p[0] == 0xED && p[1] > 0x9F) ? 3 : 0;
-    if (p[0] >= 0xF0 && p[0] <= 0xF4)
-        return three && (p[3] & 0xC0) == 0x80 && !(p[0] == 0xF0 && p[1] < 0x90) &&
-                       !(p[0] == 0xF4 && p[1] > 0x8F)
-                   ? 4
-                   : 0;
-    return 0;
-}
-
 char *spw_arena_utf8(struct spw_arena *arena, const char *text, size_t room)
 {
-    char *copy = spw_arena_copy(arena, text, room); /* its NUL ends a character that was cut */
-    for (char *p = copy; *p;) {
-        size_t bytes = utf8_bytes((const unsigned char *)p);
-        if (!bytes)
+    char *copy = spw_arena_copy(arena, text, room);
+    size_t left = strlen(copy);
+    for (char *p = copy; left > 0;) {
+        size_t bytes = spw_utf8_bytes(p, left);
+        if (!bytes) {
             *p = '?';
-        p += bytes ? bytes : 1;
+            bytes = 1;
+        }
+        p += bytes;
+        left -= bytes;
     }
     return copy;
 }

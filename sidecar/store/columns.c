@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sidecar/store/utf8.h"
+#include "sidecar/obs/utf8.h"
 
 enum kind { KIND_TEXT, KIND_UNSIGNED, KIND_SIGNED, KIND_BYTES };
 

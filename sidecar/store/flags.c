@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "sidecar/store/columns.h"
-#include "sidecar/store/utf8.h"
+#include "sidecar/obs/utf8.h"
 
 enum { ORIGIN_SEGMENT, ORIGIN_LOOP };
 

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sidecar/store/utf8.h"
+#include "sidecar/obs/utf8.h"
 
 enum order_state { ORDER_NEVER_PLACED, ORDER_PLACED, ORDER_CANCELLED };
 

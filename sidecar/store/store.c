@@ -54,7 +54,7 @@
 #include "sidecar/obs/log.h"
 #include "sidecar/store/drain.h"
 #include "sidecar/store/reader.h"
-#include "sidecar/store/utf8.h"
+#include "sidecar/obs/utf8.h"
 
 #define MAPS_MAX_COUNT     4 /* the segment in use, the one being replaced, and room */
 #define POLL_MS            20

@@ -1,15 +1,15 @@
 /* utf8.c: see utf8.h. */
-#include "sidecar/store/utf8.h"
+#include "sidecar/obs/utf8.h"
 
 #include <stdint.h>
 
-/* Bytes of the well-formed sequence at text, 0 = none (RFC 3629: no overlong form, no surrogate, up to U+10FFFF). */
-static size_t sequence_bytes(const unsigned char *text, size_t count)
+size_t spw_utf8_bytes(const char *at, size_t left)
 {
+    const unsigned char *text = (const unsigned char *)at;
     if (text[0] < 0x80)
         return 1;
     size_t n = text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : 2;
-    if (text[0] < 0xC2 || text[0] > 0xF4 || count < n)
+    if (text[0] < 0xC2 || text[0] > 0xF4 || left < n)
         return 0;
     uint32_t code = text[0] & (0xFFu >> (n + 1));
     for (size_t i = 1; i < n; i++) {
@@ -21,17 +21,16 @@ static size_t sequence_bytes(const unsigned char *text, size_t count)
     return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n;
 }
 
-static bool is_control(unsigned char c)
+static bool is_control(char c)
 {
-    return c < 0x20 || c == 0x7F;
+    return (unsigned char)c < 0x20 || c == 0x7F;
 }
 
 bool spw_utf8_is_name(const char *text, size_t count)
 {
-    const unsigned char *at = (const unsigned char *)text;
     for (size_t i = 0; i < count;) {
-        size_t n = sequence_bytes(at + i, count - i);
-        if (n == 0 || is_control(at[i]))
+        size_t n = spw_utf8_bytes(text + i, count - i);
+        if (n == 0 || is_control(text[i]))
             return false;
         i += n;
     }
@@ -40,12 +39,11 @@ bool spw_utf8_is_name(const char *text, size_t count)
 
 bool spw_utf8_repair(char *text, size_t count)
 {
-    unsigned char *at = (unsigned char *)text;
     bool repaired = false;
     for (size_t i = 0; i < count;) {
-        size_t n = sequence_bytes(at + i, count - i);
-        if (n == 0 || (is_control(at[i]) && at[i] != '\n' && at[i] != '\t')) {
-            at[i] = n == 0 ? '?' : ' ';
+        size_t n = spw_utf8_bytes(text + i, count - i);
+        if (n == 0 || (is_control(text[i]) && text[i] != '\n' && text[i] != '\t')) {
+            text[i] = n == 0 ? '?' : ' ';
             repaired = true;
             n = 1;
         }

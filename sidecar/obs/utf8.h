@@ -1,12 +1,16 @@
-/* utf8.h: text from a cell is another process's word: is it text, and if not, make it text.
+/* utf8.h: bytes from outside: are they text, and if not, make them text.
  *
- * Owns: nothing. Called by: flags, orders. Thread: the store thread; pure.
+ * Owns: nothing. Called by: conf/ (the file), store/ (cells), control/ (replies). Thread: any; pure.
  */
-#ifndef SPW_STORE_UTF8_H
-#define SPW_STORE_UTF8_H
+#ifndef SPW_OBS_UTF8_H
+#define SPW_OBS_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* Bytes of the well-formed character at text, of which `left` > 0 bytes are there; 0 = none begins here (RFC 3629: no
+ * overlong form, no surrogate, up to U+10FFFF). */
+size_t spw_utf8_bytes(const char *text, size_t left);
 
 /* Whole UTF-8 without control bytes: fit to be an id or a name. */
 bool spw_utf8_is_name(const char *text, size_t count);
