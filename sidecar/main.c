@@ -49,15 +49,17 @@ struct arguments {
 
 static void usage(FILE *out)
 {
-    fprintf(
-        out,
-        "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
-        "  spillwayd [--config FILE]        run; FILE is " DEFAULT_CONF " by default\n"
-        "  spillwayd --check-config [...]   read and check the configuration and its rate files, then exit\n"
-        "  spillwayd --print-segment-bytes  the size of both segment files for the configuration\n"
-        "  spillwayd --version\n\n"
-        "Signals: TERM or INT drain and stop; a second one stops at once.\n"
-        "Exit: 0 clean stop, 1 could not start or run, 2 wrong arguments.\n");
+    fprintf(out, "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
+                 "  spillwayd                        run\n"
+                 "  spillwayd --check-config         check the configuration, its secrets and rate files; "
+                 "tell the first fault\n"
+                 "  spillwayd --print-segment-bytes  the size of both segment files; reads no secrets and no "
+                 "rate files\n"
+                 "  spillwayd --version\n"
+                 "  spillwayd --help\n\n"
+                 "  --config FILE                    with any of them; default " DEFAULT_CONF "\n\n"
+                 "Signals: TERM or INT drain and stop; a second one stops at once.\n"
+                 "Exit: 0 clean stop, 1 could not start or run, 2 wrong arguments.\n");
 }
 
 /* 0 = go on, otherwise exit with the code minus one. */
@@ -94,7 +96,8 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "spillwayd: \"%s\" is not understood\n", argv[optind]);
+        fprintf(stderr, "spillwayd: \"%s\" is not understood; a file is named by --config FILE\n\n",
+                argv[optind]);
         usage(stderr);
         return 3;
     }
@@ -108,6 +111,27 @@ static void told_bad_row(void *owner, const char *file, const struct spw_rates_p
     (void)owner;
     spw_log(SPW_LOG_WARN, "rates.row", "%s:%u: %s%s%s", file, problem->line,
             problem->column ? problem->column : "", problem->column ? ": " : "", problem->text);
+}
+
+/* A table that is not served, or soon will not be, is no reason not to start; it must not go unsaid either. */
+static void tell_age(const struct spw_conf_fallback *fallback, uint32_t index)
+{
+    const struct spw_conf_rate_file *file = &fallback->rate_files[index];
+    int32_t today = (int32_t)(spw_wall_ms() / 86400000);
+    struct spw_rates_age age = spw_conf_rates_age(fallback, file->as_of_day, today);
+    if (age.refused)
+        spw_log(SPW_LOG_WARN, "rates.age",
+                "fallback.rates[%u]: %s is %u days old and will NOT be served: load a newer table, or raise "
+                "fallback.max_age.refuse (%u days)",
+                index, file->source, age.days, fallback->max_age_refuse_days);
+    else if (age.stale)
+        spw_log(SPW_LOG_WARN, "rates.age",
+                "fallback.rates[%u]: %s is %u days old: load a newer table; it is served up to %u days",
+                index, file->source, age.days, fallback->max_age_refuse_days);
+    else if (file->as_of_day > today + 1)
+        spw_log(SPW_LOG_WARN, "rates.age",
+                "fallback.rates[%u].as_of: %s lies %d days ahead; its age does not count until then", index,
+                file->source, file->as_of_day - today);
 }
 
 /* The tables as read, until the segment that they go into is there. */
@@ -145,6 +169,7 @@ static enum spw_status rate_files_read(struct rate_files *files, const struct sp
         source->rows_count = table->rows_count;
         spw_log(SPW_LOG_INFO, "rates.loaded", "%s: %zu rows, %zu bad rows left out", from->file,
                 table->rows_count, table->bad_count);
+        tell_age(&conf->fallback, n);
     }
     return SPW_STATUS_OK;
 }

@@ -108,6 +108,16 @@ enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct sp
     return status;
 }
 
+struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback, int32_t as_of_day,
+                                        int32_t today)
+{
+    struct spw_rates_age age;
+    age.days = today > as_of_day ? (uint32_t)(today - as_of_day) : 0;
+    age.stale = age.days > fallback->max_age_warn_days;
+    age.refused = age.days > fallback->max_age_refuse_days;
+    return age;
+}
+
 void spw_conf_destroy(struct spw_conf *conf)
 {
     free(conf);

@@ -110,6 +110,15 @@ struct spw_conf_fallback {
     bool shipping_taxable;      /* default true */
 };
 
+/* How old a rate table is on a day, and what max_age says of that. */
+struct spw_rates_age {
+    uint32_t days; /* 0 when as_of lies ahead */
+    bool stale;    /* older than max_age.warn */
+    bool refused;  /* older than max_age.refuse: not served */
+};
+struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback, int32_t as_of_day,
+                                        int32_t today);
+
 /* What to do with a flag when no cell is free. */
 enum spw_on_full { SPW_ON_FULL_HAND_BACK, SPW_ON_FULL_DENY };
 

@@ -123,6 +123,9 @@ Spillway__V1__RatesTable *spw_message_rates_table(struct spw_arena *arena, const
         one->as_of = spw_arena_copy(arena, day, sizeof day);
         SPW_SET(one, rows, source->rows_count);
         one->sha256 = spw_message_sha256(arena, source->sha256);
+        SPW_SET(one, age_days, view->ages[i].days);
+        SPW_SET(one, stale, view->ages[i].stale);
+        SPW_SET(one, refused, view->ages[i].refused);
         message->sources[i] = one;
     }
     return message;

@@ -10,11 +10,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "shm/spw_map.h"
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/rate_rows.h"
 #include "sidecar/control/server.h"
 #include "sidecar/obs/log.h"
+
+#define AHEAD_MAX_DAYS 31 /* tables come out before they hold; a wrong year is a slip */
 
 struct replacement {
     uint32_t capacity_count;
@@ -48,6 +51,11 @@ static enum spw_status take_header(struct replacement *r, const Spillway__V1__Ra
         spw_error_prefix(err, "header.as_of: ");
         return status;
     }
+    if (source->as_of_day > (int32_t)(spw_wall_ms() / 86400000) + AHEAD_MAX_DAYS)
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "header.as_of: %s lies more than %d days ahead: its age would not count until "
+                             "then; give the day the rates were published for",
+                             header->as_of, AHEAD_MAX_DAYS);
     if (header->has_sha256 && header->sha256.len != sizeof source->sha256)
         return spw_error_set(err, SPW_STATUS_INVALID, "header.sha256: has %zu bytes: a SHA-256 has 32",
                              header->sha256.len);

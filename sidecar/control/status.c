@@ -72,6 +72,15 @@ static Spillway__V1__AccountStatus *message_account(struct spw_arena *arena,
     SPW_SET(counts, fallbacks, of[SPW_STAT_FALLBACK]);
     SPW_SET(counts, no_rate, of[SPW_STAT_NO_RATE]);
     SPW_SET(counts, flags_refused, of[SPW_STAT_FLAG_REFUSED]);
+    const uint64_t *door = account->door_fallbacks;
+    SPW_SET(counts, after_429, door[SPW_FALLBACK_RATE_LIMIT_429]);
+    SPW_SET(counts, after_timeout, door[SPW_FALLBACK_PROVIDER_TIMEOUT]);
+    SPW_SET(counts, after_error, door[SPW_FALLBACK_PROVIDER_ERROR]);
+    uint64_t fallbacks = 0;
+    for (uint32_t type = SPW_FALLBACK_NONE + 1; type < SPW_FALLBACK_COUNT; type++)
+        fallbacks += door[type];
+    SPW_SET(counts, door_fallbacks, fallbacks);
+    SPW_SET(counts, door_no_rate, door[SPW_FALLBACK_NONE]);
     Spillway__V1__AccountStatus *message = spw_arena_zalloc(arena, sizeof *message);
     spillway__v1__account_status__init(message);
     message->limit = spw_message_limit(arena, &account->limit);

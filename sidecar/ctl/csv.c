@@ -75,7 +75,7 @@ void spw_csv_print_head(void)
          "cause,country,ship_to_state,zip,date,currency,match,combined_rate,state_rate,county_rate,city_rate,"
          "special_rate,source,as_of,age_days,stale,rounding,total,taxable,tax,provider_status,attempts,"
          "breaker,limit,"
-         "remaining,order_id,tax_collected,placed_at,written_by,assumptions");
+         "remaining,order_id,tax_collected,placed_at,written_by,change,assumptions");
 }
 
 static void put_applied(const Spillway__V1__AppliedRates *r)
@@ -147,5 +147,6 @@ void spw_csv_print_flag(const Spillway__V1__Flag *f)
     put_money(f->order ? f->order->tax_collected : NULL);
     put_instant(f->order && f->order->has_placed_unix_ms, f->order ? f->order->placed_unix_ms : 0);
     put(f->origin ? f->origin->writer : NULL);
+    put_count(f->has_change, f->change);
     put_assumptions(f);
 }

@@ -37,7 +37,9 @@ struct export
     struct spw_ctl *ctl;
     struct spw_client *client;
     bool csv;
+    bool by_change;
     uint64_t after_sequence; /* the last one written */
+    uint64_t after_change;   /* the same, by change */
     uint64_t left;           /* UINT64_MAX = no limit */
 };
 
@@ -74,17 +76,23 @@ static int acknowledge(struct export *export, const char *consumer)
 
 static int take(struct export *export, const Spillway__V1__Flag *flag)
 {
-    if (!flag || flag->sequence != export->after_sequence + 1)
+    bool follows = flag && (export->by_change ? flag->change > export->after_change
+                                              : flag->sequence == export->after_sequence + 1);
+    if (!follows)
         return spw_ctl_fail(export->ctl, SPW_CTL_REFUSED,
-                            "after flag %" PRIu64 " came %" PRIu64
+                            "after %" PRIu64 " came %" PRIu64
                             ": the export has a gap and was stopped; nothing "
                             "of it was acknowledged",
-                            export->after_sequence, flag ? flag->sequence : 0);
+                            export->by_change ? export->after_change : export->after_sequence,
+                            !flag               ? 0
+                            : export->by_change ? flag->change
+                                                : flag->sequence);
     if (export->csv)
         spw_csv_print_flag(flag);
     else
         spw_json_print(json_of_flag(flag), true);
     export->after_sequence = flag->sequence;
+    export->after_change = flag->change;
     if (export->left != UINT64_MAX)
         export->left--;
     return ferror(stdout) ? spw_ctl_done(export->ctl, SPW_CTL_OK) : SPW_CTL_OK;
@@ -94,7 +102,9 @@ static int take(struct export *export, const Spillway__V1__Flag *flag)
 static int run_once(struct export *export)
 {
     Spillway__V1__ExportFlagsRequest request = SPILLWAY__V1__EXPORT_FLAGS_REQUEST__INIT;
-    request.has_after_sequence = 1;
+    request.has_after_change = export->by_change;
+    request.after_change = export->after_change;
+    request.has_after_sequence = !export->by_change;
     request.after_sequence = export->after_sequence;
     request.has_limit = export->left != UINT64_MAX;
     request.limit = export->left;
@@ -139,6 +149,7 @@ static int run_export(struct spw_ctl *ctl)
     struct export export = {.ctl = ctl, .left = UINT64_MAX};
     bool has_after, has_limit;
     if (!spw_ctl_number(ctl, "--after", 0, UINT64_MAX, &export.after_sequence, &has_after) ||
+        !spw_ctl_number(ctl, "--after-change", 0, UINT64_MAX, &export.after_change, &export.by_change) ||
         !spw_ctl_number(ctl, "--limit", 1, UINT64_MAX, &export.left, &has_limit))
         return SPW_CTL_USAGE;
     if (format && strcmp(format, "jsonl") != 0 && strcmp(format, "csv") != 0)
@@ -146,6 +157,8 @@ static int run_export(struct spw_ctl *ctl)
     if (follow && strcmp(follow, "yes") != 0 && strcmp(follow, "no") != 0)
         return spw_ctl_usage(ctl, "--follow %s: write yes or no", follow);
     export.csv = format && strcmp(format, "csv") == 0;
+    if (export.by_change && (has_after || consumer))
+        return spw_ctl_usage(ctl, "--after-change excludes --after and --ack, which go by sequence");
     if (export.csv && ctl->json)
         return spw_ctl_usage(ctl, "--json and --format csv exclude one another");
     int code = spw_client_open(ctl, &export.client);
@@ -260,10 +273,13 @@ const struct spw_ctl_command spw_ctl_flags_commands[] = {
      .name = "export",
      .arguments = "",
      .summary = "The flags of this pod, one a line, in the order of the ledger.",
-     .examples = "  spillwayctl flags export --after 1200 > flags.jsonl\n"
-                 "  spillwayctl flags export --format csv --ack nightly >> flags.csv\n",
+     .examples = "  spillwayctl flags export --format csv > flags.csv\n"
+                 "  spillwayctl flags export --after 1200 --ack nightly >> flags.jsonl\n"
+                 "  spillwayctl flags export --after-change 3400 > changed.jsonl\n",
      .options = {{"--format", "jsonl|csv", "default jsonl"},
                  {"--after", "N", "only what is above this sequence; default 0"},
+                 {"--after-change", "N",
+                  "instead: what changed above this change, told again when its order came later"},
                  {"--limit", "N", "at most so many"},
                  {"--ack", "CONSUMER", "acknowledge under this name what was written"},
                  {"--follow", "yes|no", "wait for further flags; default no"}},

@@ -27,6 +27,16 @@ static const char COMMON_HELP[] =
     "  --timeout TIME      how long to wait for the answer, as 500ms, 30s, 5m\n"
     "  --help              this text\n";
 
+static const char TOP_EXAMPLES[] =
+    "Orders fall back? First why, then one of:\n"
+    "  spillwayctl status\n"
+    "  spillwayctl limits set main --rate 150/s --burst 300\n"
+    "  spillwayctl breaker reset main\n"
+    "  spillwayctl rates load zip5.csv.gz --as-of 2025-11-01 --source vendor-2025-11\n\n"
+    "To be reconciled:\n"
+    "  spillwayctl flags export --format csv\n\n"
+    "spillwayctl COMMAND --help has a command's own options and examples.\n";
+
 static const char EXIT_HELP[] = "Exit codes:\n"
                                 "  0  done\n"
                                 "  1  refused: the text says why and what to do\n"
@@ -320,17 +330,20 @@ void spw_ctl_options_help(const char *group, const struct spw_ctl_command *comma
         return;
     }
     printf("Usage: spillwayctl %s COMMAND [options]\n\n%s\n\nCommands:\n", group ? group : "[GROUP]",
-           group ? "One of the groups of spillwayctl." : "Looks at one sidecar of Spillway and steers it.");
+           group ? "spillwayctl GROUP COMMAND --help has a command's own options."
+                 : "Looks at one sidecar of Spillway and steers it.");
     for (size_t t = 0; t < TABLES_COUNT; t++) {
         for (const struct spw_ctl_command *c = tables[t]; c->name; c++) {
             if (!group || (c->group && strcmp(c->group, group) == 0))
                 help_line(c);
         }
     }
-    printf("\n%s\nExamples:\n", COMMON_HELP);
+    printf("\n%s\n%s", COMMON_HELP, group ? "Examples:\n" : "");
     for (size_t t = 0; t < TABLES_COUNT; t++) {
-        if (!group || (tables[t][0].group && strcmp(tables[t][0].group, group) == 0))
-            printf("%s", tables[t][0].examples);
+        for (const struct spw_ctl_command *c = tables[t]; group && c->name; c++) {
+            if (c->group && strcmp(c->group, group) == 0)
+                printf("%s", c->examples);
+        }
     }
-    printf("\n%s", EXIT_HELP);
+    printf("%s\n%s", group ? "" : TOP_EXAMPLES, EXIT_HELP);
 }

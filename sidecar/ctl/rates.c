@@ -127,11 +127,16 @@ static void print_load(struct spw_ctl *ctl, const struct spw_ctl_source *source,
     if (source->mismatch_count)
         printf(", %zu whose parts do not add up (combined is charged)", source->mismatch_count);
     printf("\n");
-    if (!done->dry_run && done->table)
-        printf("In force in this pod, version %" PRIu64
-               ": %u of %u places; the files of the configuration are read "
-               "again at the next start.\n",
-               done->table->version, done->table->records, done->table->capacity);
+    if (done->dry_run || !done->table)
+        return;
+    printf("In force in this pod, version %" PRIu64
+           ": %u of %u places; the files of the configuration are read again at the next start.\n",
+           done->table->version, done->table->records, done->table->capacity);
+    for (size_t i = 0; i < done->table->n_sources; i++) {
+        if (done->table->sources[i]->refused)
+            printf("%s is %u days old: TOO OLD, no fallback is answered from it (fallback.max_age.refuse).\n",
+                   done->table->sources[i]->name, done->table->sources[i]->age_days);
+    }
 }
 
 static int send_all(struct spw_ctl *ctl, struct spw_ctl_source *source, uint64_t version)
@@ -239,9 +244,14 @@ static int run_lookup(struct spw_ctl *ctl)
 
 /* ---- show ---- */
 
+static const char *served(const Spillway__V1__RateSource *source)
+{
+    return source->refused ? "NO, TOO OLD" : source->stale ? "stale" : "yes";
+}
+
 static int run_show(struct spw_ctl *ctl)
 {
-    static const char *const titles[] = {"SOURCE", "AS OF", ">ROWS", "SHA-256"};
+    static const char *const titles[] = {"SOURCE", "AS OF", ">DAYS OLD", "SERVED", ">ROWS", "SHA-256"};
     Spillway__V1__DescribeRatesRequest request = SPILLWAY__V1__DESCRIBE_RATES_REQUEST__INIT;
     ProtobufCMessage *reply;
     int code = spw_client_unary(ctl, "/spillway.v1.Rates/Describe", &request.base,
@@ -257,6 +267,8 @@ static int run_show(struct spw_ctl *ctl)
         for (size_t i = 0; i < r->n_sources; i++) {
             spw_table_add(&table, "%s", r->sources[i]->name);
             spw_table_add(&table, "%s", r->sources[i]->as_of);
+            spw_table_add(&table, "%u", r->sources[i]->age_days);
+            spw_table_add(&table, "%s", served(r->sources[i]));
             spw_table_add(&table, "%u", r->sources[i]->rows);
             spw_table_add(&table, "%s", r->sources[i]->sha256 ? r->sources[i]->sha256 : "-");
         }

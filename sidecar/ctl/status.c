@@ -32,14 +32,19 @@ static void add_store(struct spw_table *table, const Spillway__V1__StoreStatus *
                   s->damaged, s->commit_failures);
 }
 
+static const char *rates_age(const Spillway__V1__RateSource *source)
+{
+    return source->refused ? ": TOO OLD, not served: rates load" : source->stale ? ": stale: rates load" : "";
+}
+
 static void add_rates(struct spw_table *table, const Spillway__V1__RatesTable *r)
 {
     spw_table_add(table, "rates");
     spw_table_add(table, "%u of %u places, version %" PRIu64, r->records, r->capacity, r->version);
     for (size_t i = 0; i < r->n_sources; i++) {
         spw_table_add(table, "%s", "");
-        spw_table_add(table, "%s of %s, %u rows", r->sources[i]->name, r->sources[i]->as_of,
-                      r->sources[i]->rows);
+        spw_table_add(table, "%s of %s, %u rows, %u days old%s", r->sources[i]->name, r->sources[i]->as_of,
+                      r->sources[i]->rows, r->sources[i]->age_days, rates_age(r->sources[i]));
     }
 }
 
@@ -92,14 +97,62 @@ static void add_account(struct spw_table *table, const Spillway__V1__AccountStat
     spw_table_add(table, "%" PRIu64,
                   d->denied_bucket + d->denied_gate + d->denied_breaker + d->denied_concurrency +
                       d->denied_other);
-    spw_table_add(table, "%" PRIu64, d->fallbacks);
-    spw_table_add(table, "%" PRIu64, d->no_rate);
+    spw_table_add(table, "%" PRIu64, d->fallbacks + d->door_fallbacks);
+    spw_table_add(table, "%" PRIu64, d->no_rate + d->door_no_rate);
+}
+
+/* Why quotes were not answered live, and what helps; since the segment was made, or the sidecar's start. */
+static void add_causes(struct spw_table *table, const Spillway__V1__AccountStatus *a)
+{
+    const Spillway__V1__DecisionCounts *d = a->decisions;
+    if (!a->limit || !d)
+        return;
+    const struct {
+        uint64_t count;
+        const char *why, *help;
+    } causes[] = {
+        {d->denied_bucket, "no token left", "limits set, if the provider allows more"},
+        {d->denied_gate, "gate shut", "the provider asked for a pause: breaker get"},
+        {d->denied_breaker, "breaker open", "breaker get; breaker reset closes it"},
+        {d->denied_concurrency, "too many calls in flight", "concurrency in the configuration"},
+        {d->denied_other, "other refusals", "flags export: cause"},
+        {d->after_429, "provider answered 429", "limits set: the provider's limit is lower than ours"},
+        {d->after_timeout, "provider too slow", "deadline in the configuration"},
+        {d->after_error, "provider failed", "the sidecar's log: provider.error, provider.broken"},
+        {d->flags_refused, "no cell free for the flag", "ledger, above: is it writable?"},
+    };
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+        if (!causes[i].count)
+            continue;
+        spw_table_add(table, "%s", a->limit->account);
+        spw_table_add(table, "%" PRIu64, causes[i].count);
+        spw_table_add(table, "%s", causes[i].why);
+        spw_table_add(table, "%s", causes[i].help);
+    }
+}
+
+static void print_accounts(const Spillway__V1__GetStatusReply *status)
+{
+    static const char *const titles[] = {"ACCOUNT", "RATE",     "THIS POD", ">TOKENS",    "BREAKER",
+                                         "GATE",    ">ALLOWED", ">DENIED",  ">FALLBACKS", ">NO RATE"};
+    static const char *const cause_titles[] = {"ACCOUNT", ">TIMES", "NOT LIVE BECAUSE", "WHAT HELPS"};
+    struct spw_table table = {.columns_count = sizeof titles / sizeof *titles, .titles = titles};
+    struct spw_table causes = {.columns_count = sizeof cause_titles / sizeof *cause_titles,
+                               .titles = cause_titles};
+    for (size_t i = 0; i < status->n_accounts; i++) {
+        add_account(&table, status->accounts[i]);
+        add_causes(&causes, status->accounts[i]);
+    }
+    printf("\n");
+    spw_table_print(&table);
+    if (!causes.cells_count)
+        return;
+    printf("\n");
+    spw_table_print(&causes);
 }
 
 static int run_status(struct spw_ctl *ctl)
 {
-    static const char *const titles[] = {"ACCOUNT", "RATE",     "THIS POD", ">TOKENS",    "BREAKER",
-                                         "GATE",    ">ALLOWED", ">DENIED",  ">FALLBACKS", ">NO RATE"};
     ProtobufCMessage *reply;
     int code = get(ctl, &reply);
     if (code)
@@ -109,11 +162,7 @@ static int run_status(struct spw_ctl *ctl)
         spw_json_print(spw_json_of_message(reply), false);
     } else {
         print_sidecar(status);
-        printf("\n");
-        struct spw_table table = {.columns_count = sizeof titles / sizeof *titles, .titles = titles};
-        for (size_t i = 0; i < status->n_accounts; i++)
-            add_account(&table, status->accounts[i]);
-        spw_table_print(&table);
+        print_accounts(status);
     }
     protobuf_c_message_free_unpacked(reply, NULL);
     return SPW_CTL_OK;
@@ -131,7 +180,7 @@ static int run_version(struct spw_ctl *ctl)
 const struct spw_ctl_command spw_ctl_status_commands[] = {
     {.name = "status",
      .arguments = "",
-     .summary = "What an operator looks at first: sidecar, segment, ledger, rates, accounts.",
+     .summary = "What to look at first: ledger, rates, limits, breakers, and why quotes fell back.",
      .examples = "  spillwayctl status\n  spillwayctl status --address 127.0.0.1:8391 --json\n",
      .run = run_status},
     {.name = "version",

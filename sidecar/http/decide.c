@@ -122,6 +122,9 @@ static void finish(struct spw_job *job, enum spw_decision decision)
     c->decisions[decision]++;
     if (decision == SPW_DECISION_FALLBACK)
         c->fallbacks[r->type]++;
+    if (decision == SPW_DECISION_FALLBACK || decision == SPW_DECISION_NONE)
+        spw_state_fallback_count(job->decider->options.state, job->account_index,
+                                 decision == SPW_DECISION_NONE ? SPW_FALLBACK_NONE : r->type);
     count_latency(c, decision, spw_now_ns() - job->started_ns);
     job->done(job->owner, r);
     job_free(job);

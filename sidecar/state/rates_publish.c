@@ -195,6 +195,11 @@ enum spw_status spw_state_rates_replace(struct spw_state *state, const struct sp
     return SPW_STATUS_OK;
 }
 
+static int32_t today(void)
+{
+    return (int32_t)(spw_wall_ms() / 86400000);
+}
+
 void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out)
 {
     uint64_t active = spw_map_pub(&state->map)->rates_active;
@@ -206,8 +211,10 @@ void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out)
     out->version = active >> 1;
     out->records_count = h->records_count;
     out->sources_count = h->sources_count <= SPW_SOURCES_MAX_COUNT ? h->sources_count : SPW_SOURCES_MAX_COUNT;
-    for (uint32_t i = 0; i < out->sources_count; i++)
+    for (uint32_t i = 0; i < out->sources_count; i++) {
         out->sources[i] = *spw_source_at(&state->map, (active & 1) * SPW_SOURCES_MAX_COUNT + i);
+        out->ages[i] = spw_conf_rates_age(&state->conf->fallback, out->sources[i].as_of_day, today());
+    }
 }
 
 enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *country, const char *rate_state,
@@ -224,10 +231,10 @@ enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *coun
         return SPW_STATUS_OK;
     static const enum spw_match match_of[] = {SPW_MATCH_NONE, SPW_MATCH_ZIP5, SPW_MATCH_ZIP9, SPW_MATCH_STATE,
                                               SPW_MATCH_COUNTRY};
-    int32_t today = (int32_t)(spw_wall_ms() / 86400000);
+    struct spw_rates_age age = spw_conf_rates_age(&state->conf->fallback, out->source.as_of_day, today());
     out->match = out->record.level < 5 ? match_of[out->record.level] : SPW_MATCH_NONE;
-    out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
-    out->stale = out->age_days > state->conf->fallback.max_age_warn_days;
-    out->refused = out->age_days > state->conf->fallback.max_age_refuse_days;
+    out->age_days = age.days;
+    out->stale = age.stale;
+    out->refused = age.refused;
     return SPW_STATUS_OK;
 }

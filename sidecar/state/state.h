@@ -87,6 +87,9 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
                                       bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
                                       struct spw_error *err) SPW_WARN_UNUSED;
 
+/* A quote through a door got a fallback of this type; NONE: none, because no rate was known. For the status. */
+void spw_state_fallback_count(struct spw_state *state, uint32_t account_index, enum spw_fallback type);
+
 /* What the provider's headers said; shown, and used for the header buffer. */
 void spw_state_evidence_set(struct spw_state *state, uint32_t account_index,
                             const struct spw_evidence *evidence);
@@ -105,6 +108,7 @@ struct spw_rates_view {
     uint32_t capacity_count;
     uint32_t sources_count;
     struct spw_source sources[SPW_SOURCES_MAX_COUNT];
+    struct spw_rates_age ages[SPW_SOURCES_MAX_COUNT]; /* of these, today */
 };
 /* Replace the whole table by these sources, later ones winning where both know a ZIP. FULL names the capacity needed;
  * then, as on any failure, the old table stays in force. State averages are made from the rows. */
@@ -130,6 +134,8 @@ struct spw_account_status {
     struct spw_limit_view limit;
     struct spw_breaker_view breaker;
     uint64_t decisions[SPW_STATS_COUNT]; /* enum spw_stat, over all processes since the segment was made */
+    /* Through the sidecar's doors since its start; of type NONE: no rate was known. */
+    uint64_t door_fallbacks[SPW_FALLBACK_COUNT];
 };
 struct spw_state_status {
     char origin[128];

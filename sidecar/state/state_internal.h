@@ -23,6 +23,7 @@ struct spw_state {
     struct spw_conf_limit limit[SPW_CONF_ACCOUNTS_MAX_COUNT];     /* in force, by record index */
     struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* likewise */
     uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
     const struct spw_conf *conf;
     int lock_fd;
     char origin[160];

@@ -138,6 +138,12 @@ void spw_state_status(struct spw_state *state, struct spw_state_status *out)
     out->rw_bytes = map->rw_bytes;
 }
 
+void spw_state_fallback_count(struct spw_state *state, uint32_t account_index, enum spw_fallback type)
+{
+    if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT && type < SPW_FALLBACK_COUNT)
+        state->door_fallbacks[account_index][type]++;
+}
+
 enum spw_status spw_state_account_status(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
                                          struct spw_account_status *out)
 {
@@ -152,6 +158,8 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
         for (unsigned i = 0; i < SPW_STATS_COUNT; i++) /* statistics */
             out->decisions[i] += spw_load_rlx(&stats->count[i]);
     }
+    if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT)
+        memcpy(out->door_fallbacks, state->door_fallbacks[account_index], sizeof out->door_fallbacks);
     enum spw_status status = spw_state_limit_get(state, account->name, now_ns, &out->limit, NULL);
     if (status == SPW_STATUS_OK)
         status = spw_state_breaker_get(state, account->name, now_ns, &out->breaker, NULL);

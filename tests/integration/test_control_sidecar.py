@@ -225,6 +225,23 @@ def test_rates_are_replaced_in_whole_and_serve_the_next_fallback(sidecar, tmp_pa
     assert sidecar.json("rates", "lookup", "98110")["rates"]["combined"]["text"] == "0.2"
 
 
+def test_a_table_that_is_too_old_is_called_so_everywhere(sidecar, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("State,ZipCode,TaxRegionName,EstimatedCombinedRate,StateRate,EstimatedCountyRate,EstimatedCityRate,"
+                   "EstimatedSpecialRate,RiskLevel\nWA,98110,BAINBRIDGE,0.2,0.1,0,0.1,0,1\n")
+    assert "TOO OLD" in sidecar.ctl("rates", "load", new, "--as-of", "2014-10-01", "--source", "old").stdout
+    for words in (("status",), ("rates", "show"), ("rates", "lookup", "98110")):
+        assert "TOO OLD" in sidecar.ctl(*words).stdout, words
+    source, = sidecar.json("status")["rates"]["sources"]
+    assert source["refused"] and source["stale"] and source["age_days"] > 4000
+    sidecar.ctl("breaker", "open", "main")
+    assert sidecar.quote("d-old")[1]["reason"] == "rates-too-old"
+    assert "NOT LIVE BECAUSE" in sidecar.ctl("status").stdout
+    assert sidecar.json("status")["accounts"][0]["decisions"]["door_no_rate"] == 1
+    ahead = sidecar.ctl("rates", "load", new, "--as-of", "2199-01-01", "--source", "slip", check=False)
+    assert ahead.returncode == 1 and "header.as_of: 2199-01-01 lies" in ahead.stderr
+
+
 def test_status_health_and_the_reading_port(sidecar):
     status = sidecar.json("status")
     assert status["serving"] and status["segment"]["origin"] and status["rates"]["sources"][0]["name"] == "vendor"

@@ -103,6 +103,15 @@ def test_a_bad_configuration(place, find, put, where, words):
     assert (result.returncode, result.stdout) == (0, f"{place.config_path}: good\n"), result.stderr
 
 
+@pytest.mark.parametrize("as_of, told", [("2014-10-01", "will NOT be served"), ("2199-01-01", "lies"), (None, None)])
+def test_the_age_of_a_table_is_told(place, as_of, told):
+    write_text(place, CONFIG.replace("2025-11-01", as_of or time.strftime("%Y-%m-%d", time.gmtime())))
+    result = subprocess.run([str(BIN / "spillwayd"), "--check-config", "--config", str(place.config_path)],
+                            capture_output=True, text=True)
+    assert result.returncode == 0 and ("rates.age" in result.stderr) == (told is not None), result.stderr
+    assert told is None or told in result.stderr
+
+
 @pytest.mark.parametrize("content, words", [("", "empty"), ("two keys\n", "holds no key"), ("\n", "holds no key"),
                                             ("one\ntwo\n", "holds no key"), ("k" * 1024, "holds no key"),
                                             (None, "no regular file")])

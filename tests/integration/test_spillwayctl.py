@@ -102,6 +102,8 @@ def test_help_at_each_level():
     (("flags", "export", "--format", "xml"), "jsonl or csv"),
     (("flags", "export", "--format", "csv", "--json"), "exclude"),
     (("flags", "export", "--follow", "maybe"), "yes or no"),
+    (("flags", "export", "--after-change", "3", "--ack", "nightly"), "excludes"),
+    (("flags", "export", "--after-change", "3", "--after", "3"), "excludes"),
 ])
 def test_a_line_that_makes_no_sense(words, told):
     result = run(*words)
@@ -134,6 +136,10 @@ def test_the_address_may_be_written_in_several_ways(server):
 def test_status(ctl):
     text = ctl("status")
     assert "0.0.0-test, serving" in text and "4 attached of 256" in text and "writable" in text
+    main = next(line.split() for line in text.splitlines() if line.startswith("main "))
+    assert main[-4:] == ["12345", "8", "70", "0"]  # fallbacks of the checkouts and of the door
+    causes = [line.split() for line in text.split("NOT LIVE BECAUSE")[1].splitlines()[1:] if line.startswith("main ")]
+    assert [(line[1], line[2]) for line in causes] == [("8", "no"), ("3", "provider")], text
     assert any(line.split()[:2] == ["main", "100/s"] or line.startswith("main ") for line in text.splitlines())
     status = json.loads(ctl("status", "--json"))
     assert status["version"] == "0.0.0-test" and status["segment"]["generation"] == "0000000000001234"
@@ -197,7 +203,8 @@ def test_rates_are_loaded_and_bad_rows_named(server):
     served = int(result.stdout.split()[0])
     shown = json.loads(run("rates", "show", "--json", address=server.path).stdout)["table"]
     assert shown["records"] == served
-    assert shown["sources"] == [{"name": "vendor-2025-11", "as_of": "2025-11-01", "rows": served,
+    assert shown["sources"] == [{"name": "vendor-2025-11", "as_of": "2025-11-01", "rows": served, "age_days": 0,
+                                 "stale": False, "refused": False,
                                  "sha256": hashlib.sha256((DATA / "sample.csv").read_bytes()).hexdigest()}]
     as_json = run("rates", "load", DATA / "sample.csv", "--as-of", "2025-11-01", "--source", "v", "--dry-run",
                   "--json", address=server.path)
@@ -252,6 +259,10 @@ def test_export_as_json_lines(ctl):
     assert [json.loads(line)["sequence"] for line in ctl("flags", "export", "--after", "2", "--limit", "2").splitlines()
             ] == [3, 4]
     assert ctl("flags", "export", "--after", "5") == ""
+    changes = [json.loads(line)["change"] for line in ctl("flags", "export", "--after-change", "0").splitlines()]
+    assert len(changes) == 5 and changes == sorted(changes)
+    assert [json.loads(line)["change"] for line in ctl("flags", "export", "--after-change", changes[2]).splitlines()
+            ] == changes[3:]
 
 
 def test_export_as_csv(ctl):

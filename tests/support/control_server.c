@@ -212,7 +212,9 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
     out->limit = state->accounts[account_index - 1].limit;
     out->breaker = state->accounts[account_index - 1].breaker;
     out->decisions[SPW_STAT_ALLOW] = 12345;
+    out->decisions[SPW_STAT_DENY_BUCKET] = 8;
     out->decisions[SPW_STAT_FALLBACK] = 67;
+    out->door_fallbacks[SPW_FALLBACK_PROVIDER_TIMEOUT] = 3;
     return SPW_STATUS_OK;
 }
 
