@@ -21,7 +21,7 @@ HEAD = """# Configuration
 <!-- Written by proto/config_doc.py from proto/spillway/v1/config.proto. Change that file, then run
      proto/config_doc.py > docs/configuration.md -->
 
-One YAML file. `spillwayd --check-config FILE` says what is wrong with it: file, line, column, path, fault, remedy.
+One YAML file. `spillwayd --check-config --config FILE` names its first fault: file, line, column, path, and the remedy.
 A file that works is `tests/data/config/minimal.yaml`; one with every key is `tests/data/config/full.yaml`.
 
 Secrets are never in the file: it names the file or the environment variable that holds them. Anchors, aliases, tags,
