@@ -14,16 +14,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What each room of the sidecar may include besides itself, obs and shm. "proto" is the generated code.
 ROOMS = {
     "obs": set(),
+    "net": set(),
     "loop": set(),
     "conf": {"proto", "provider"},  # profile names and paths; a profile takes plain conf structs and links nothing back
     "provider": {"conf"},
     "rates": {"conf"},
-    "state": {"conf", "loop", "provider", "rates"},
-    "store": {"conf", "loop", "state"},
-    "http": {"conf", "loop", "provider", "rates", "state", "store"},
-    "control": {"conf", "loop", "proto", "rates", "state", "store"},
-    "ctl": {"conf", "proto", "rates", "state", "store"},
-    "mock": {"conf", "provider", "rates"},
+    "state": {"conf", "rates"},
+    "store": set(),
+    "http": {"conf", "loop", "net", "provider", "state", "store"},
+    "control": {"conf", "loop", "net", "proto", "rates", "state", "store"},
+    "ctl": {"conf", "proto", "rates"},
+    "mock": {"conf", "net", "provider", "rates"},
 }
 
 # The contract headers stand in any program: the C library and the kernel's own headers, nothing else.

@@ -23,7 +23,7 @@ struct spw_store;
 struct spw_control;
 
 struct spw_control_options {
-    const char *unix_path;  /* absolute, at most 100 bytes; the lock file is beside it (".lock") */
+    const char *unix_path;  /* absolute; the lock file is beside it (".lock") */
     mode_t mode;            /* of the socket; 0 = 0660 */
     uint32_t gid;           /* group of the socket; UINT32_MAX = the process's own */
     const char *tcp_listen; /* loopback "127.0.0.1:8391", "[::1]:8391", plain, read only; NULL or "" = none */
@@ -34,8 +34,8 @@ struct spw_control_options {
 };
 
 /* Opens the sockets and starts the thread; calls are answered as soon as the loop runs. Health says NOT_SERVING until
- * spw_control_serving_set. Fails with BUSY when a living sidecar holds the socket, INVALID for a path or address that
- * cannot be used, SYSTEM otherwise; nothing is left behind then. The options' texts are copied. */
+ * spw_control_serving_set. Fails with BUSY when a living sidecar holds the socket, INVALID or CONFLICT for a path or address
+ * that cannot be used, SYSTEM otherwise; nothing is left behind then. The options' texts are copied. */
 enum spw_status spw_control_start(const struct spw_control_options *options, struct spw_control **out,
                                   struct spw_error *err) SPW_WARN_UNUSED;
 

@@ -130,7 +130,7 @@ static enum spw_status doors_open(struct spw_control *control, const struct spw_
         "it is for peers that run as root or as uid %u: run it as one of them, in the sidecar's container",
         (unsigned)geteuid());
     snprintf(control->refusals[SPW_DOOR_TCP], sizeof control->refusals[0], "use the Unix socket unix:%.160s",
-             control->socket.path);
+             control->socket.listener.path);
     enum spw_status status =
         door_open(control, SPW_DOOR_OPERATE, "Unix socket, operator", SPW_ROLE_OPERATE, err);
     if (!status)
@@ -168,7 +168,6 @@ static void on_event(struct spw_control *control, void *tag, bool ok)
     for (unsigned i = 0; i < SPW_DOORS_COUNT; i++) {
         if (tag != &control->doors[i])
             continue;
-        control->doors[i].is_shut = true;
         atomic_fetch_sub(&control->doors_open, 1);
         return;
     }
@@ -250,7 +249,7 @@ static void on_connection(struct spw_loop *loop, struct spw_loop_watch *watch, u
 static void on_pause_over(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_control *control = timer->owner;
-    if (spw_loop_watch_set(loop, &control->watch, control->socket.fd, SPW_LOOP_READ))
+    if (spw_loop_watch_set(loop, &control->watch, control->socket.listener.fd, SPW_LOOP_READ))
         spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + ACCEPT_PAUSE_NS);
 }
 
@@ -264,7 +263,7 @@ static struct spw_control *control_new(const struct spw_control_options *options
     control->store = options->store;
     snprintf(control->version, sizeof control->version, "%s", options->version ? options->version : "");
     control->started_ns = spw_loop_now_ns(options->loop);
-    control->socket.fd = control->socket.lock_fd = -1;
+    control->socket.listener.fd = control->socket.listener.lock_fd = -1;
     pthread_mutex_init(&control->lock, NULL);
     pthread_mutex_init(&control->health_lock, NULL);
     control->jobs_end = &control->jobs;
@@ -283,7 +282,7 @@ static void control_destroy(struct spw_control *control)
     }
     grpc_completion_queue_destroy(control->queue);
     spw_schema_destroy(control->schema);
-    spw_control_socket_close(&control->socket);
+    spw_listener_close(&control->socket.listener);
     pthread_mutex_destroy(&control->lock);
     pthread_mutex_destroy(&control->health_lock);
     gpr_free(control);
@@ -344,14 +343,14 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
         abandon(control);
         return status;
     }
-    if (spw_loop_watch_set(control->loop, &control->watch, control->socket.fd, SPW_LOOP_READ)) {
+    if (spw_loop_watch_set(control->loop, &control->watch, control->socket.listener.fd, SPW_LOOP_READ)) {
         spw_control_stop(control);
         return spw_error_set(err, SPW_STATUS_SYSTEM,
                              "control socket %.100s: the loop cannot watch it: see the log",
                              options->unix_path);
     }
     control->listening = true;
-    spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.path);
+    spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.listener.path);
     if (control->tcp_port)
         spw_log(SPW_LOG_INFO, "control.start", "serving, to read, on %s, port %u", options->tcp_listen,
                 control->tcp_port);
@@ -391,7 +390,7 @@ void spw_control_drain(struct spw_control *control)
     spw_loop_timer_cancel(control->loop, &control->pause);
     if (control->listening) {
         spw_loop_watch_close(control->loop, &control->watch);
-        control->socket.fd = -1;
+        control->socket.listener.fd = -1;
     }
     spw_control_serving_set(control, false);
     doors_shut(control);

@@ -24,7 +24,6 @@ struct spw_door {
     enum spw_role role;
     grpc_server *server;
     void *handles[SPW_METHODS_COUNT];
-    bool is_shut; /* server's thread */
 };
 
 enum { SPW_DOOR_OPERATE, SPW_DOOR_READ, SPW_DOOR_TCP, SPW_DOORS_COUNT };

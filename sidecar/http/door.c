@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "sidecar/http/listener.h"
+#include "sidecar/net/listener.h"
 
 enum {
     BODY_MAX_BYTES = 64 << 10,

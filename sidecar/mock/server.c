@@ -2,11 +2,8 @@
 #include "sidecar/mock/server.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -18,11 +15,11 @@
 
 #include "sidecar/mock/control.h"
 #include "sidecar/mock/misbehave.h"
+#include "sidecar/net/listener.h"
 
 #define NS_PER_S        UINT64_C(1000000000)
 #define BODY_MAX_BYTES  (1024u * 1024u)
 #define CONNECTIONS_MAX 1024u
-#define BACKLOG         512
 #define PEM_MAX_BYTES   (256 * 1024)
 
 struct request {
@@ -362,48 +359,6 @@ static void on_done(void *owner, struct MHD_Connection *connection, void **state
 
 /* ---- opening and closing ---- */
 
-/* "127.0.0.1:9080", "[::1]:0" */
-static enum spw_status listen_at(const char *text, int *fd, uint16_t *port, struct spw_error *err)
-{
-    char host[256];
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : 0;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
-    struct addrinfo *found = NULL;
-    if (n > 2 && text[0] == '[' && colon[-1] == ']') {
-        text++;
-        n -= 2;
-    }
-    if (!colon || n == 0 || n >= sizeof host || !colon[1])
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "--listen: write an address and a port, as 127.0.0.1:9080");
-    memcpy(host, text, n);
-    host[n] = 0;
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "--listen: \"%.60s\" is no numeric address and port; write it "
-                             "as 127.0.0.1:9080 or [::1]:9080",
-                             text);
-    int one = 1;
-    *fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool ok = *fd >= 0 && setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
-              bind(*fd, found->ai_addr, found->ai_addrlen) == 0 && listen(*fd, BACKLOG) == 0;
-    freeaddrinfo(found);
-    struct sockaddr_storage bound = {0};
-    socklen_t bound_bytes = sizeof bound;
-    if (!ok || getsockname(*fd, (struct sockaddr *)&bound, &bound_bytes) != 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "--listen: %s; choose another port, or 0 for any",
-                             strerror(errno));
-    in_port_t bound_port;
-    size_t at = bound.ss_family == AF_INET6 ? offsetof(struct sockaddr_in6, sin6_port)
-                                            : offsetof(struct sockaddr_in, sin_port);
-    memcpy(&bound_port, (const char *)&bound + at, sizeof bound_port);
-    *port = ntohs(bound_port);
-    return SPW_STATUS_OK;
-}
-
 static enum spw_status read_pem(const char *option, const char *path, char **out, struct spw_error *err)
 {
     FILE *file = fopen(path, "re");
@@ -470,8 +425,14 @@ enum spw_status spw_mock_server_open(struct spw_mock_server *server, const struc
     if (!spw_mock_books_init(&server->books, table, options->rate_ppb) ||
         !spw_mock_server_set_scenario(server, scenario) || !server->stats || server->stop_fd < 0)
         status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory or file descriptors to start with");
-    if (!status)
-        status = listen_at(options->listen, &server->listen_fd, port, err);
+    if (!status) {
+        struct spw_listener listener;
+        status = spw_listener_open_tcp(&listener, options->listen, err);
+        if (status)
+            spw_error_prefix(err, "--listen: ");
+        server->listen_fd = listener.fd;
+        *port = listener.port;
+    }
     if (!status)
         status = start_daemon(server, err);
     if (status)

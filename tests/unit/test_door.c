@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "sidecar/http/door.h"
-#include "sidecar/http/listener.h"
+#include "sidecar/net/listener.h"
 
 #define MS UINT64_C(1000000)
 

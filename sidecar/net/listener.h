@@ -1,10 +1,10 @@
 /* listener.h: a listening socket: a TCP address, or a path with mode, group and a lock against a second owner.
  *
- * Owns: the socket, the path and its lock file ("<path>.lock", which stays). Called by: door.c; whoever else listens
- * on a Unix socket of the sidecar. Thread: any; the struct belongs to its caller.
+ * Owns: the socket, the path and its lock file ("<path>.lock", which stays). Called by: http/door.c,
+ * control/socket.c, the scripted provider. Thread: any; the struct belongs to its caller.
  */
-#ifndef SPW_HTTP_LISTENER_H
-#define SPW_HTTP_LISTENER_H
+#ifndef SPW_NET_LISTENER_H
+#define SPW_NET_LISTENER_H
 
 #include <stdint.h>
 #include <sys/types.h>

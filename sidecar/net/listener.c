@@ -1,5 +1,5 @@
 /* listener.c: listening sockets. See listener.h. */
-#include "sidecar/http/listener.h"
+#include "sidecar/net/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,9 +105,9 @@ enum spw_status spw_listener_open_tcp(struct spw_listener *listener, const char 
                                    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
     *listener = (struct spw_listener){.fd = -1, .lock_fd = -1};
     if (!split_address(address, host, sizeof host, &port) || getaddrinfo(host, port, &hints, &info) != 0) {
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "listen: \"%s\" is not an address and a port like 127.0.0.1:8390 or [::1]:8390",
-                             address);
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "\"%.60s\" is no numeric address and port: write it as 127.0.0.1:8390 or [::1]:8390", address);
     }
     enum spw_status status = listen_on(listener, info, address, err);
     freeaddrinfo(info);
@@ -134,8 +134,10 @@ static enum spw_status take_lock(struct spw_listener *listener, struct spw_error
         return SPW_STATUS_OK;
     }
     if (errno == EWOULDBLOCK) {
-        return spw_error_set(err, SPW_STATUS_BUSY, "%s: another sidecar holds this socket; stop it",
-                             listener->path);
+        return spw_error_set(
+            err, SPW_STATUS_BUSY,
+            "%s: another sidecar holds it: stop that one, or give this one another segment.pub_dir",
+            listener->path);
     }
     return failed(err, lock_path, "flock");
 }
@@ -149,7 +151,8 @@ static enum spw_status check_path(const char *path, struct spw_error *err)
     }
     if (!S_ISSOCK(st.st_mode)) {
         return spw_error_set(err, SPW_STATUS_CONFLICT,
-                             "%s: is there and no socket; remove it or choose another path", path);
+                             "%s: a file that is no socket is in the way: remove it, or choose another path",
+                             path);
     }
     struct sockaddr_un name;
     fill_name(&name, path);
@@ -174,7 +177,7 @@ static const char *finish_socket(struct spw_listener *listener, const char *besi
         return "chmod";
     }
     if (gid != (gid_t)-1 && chown(beside, (uid_t)-1, gid) != 0) {
-        return "cannot be given to the group; run in that group or leave it out";
+        return "cannot be given to the group of segment.gid: run in that group, or leave it out";
     }
     if (listen(listener->fd, BACKLOG) != 0) {
         return "listen";
@@ -216,8 +219,8 @@ enum spw_status spw_listener_open_unix(struct spw_listener *listener, const char
     *listener = (struct spw_listener){.fd = -1, .lock_fd = -1};
     if (path[0] != '/' || strlen(path) + sizeof ".new" > sizeof listener->path) {
         return spw_error_set(err, SPW_STATUS_INVALID,
-                             "%s: a socket needs an absolute path of at most %zu bytes", path,
-                             sizeof listener->path - sizeof ".new");
+                             "%s: a socket needs an absolute path of at most %zu bytes: choose a shorter one",
+                             path, sizeof listener->path - sizeof ".new");
     }
     memcpy(listener->path, path, strlen(path) + 1);
     enum spw_status status = take_lock(listener, err);
