@@ -173,7 +173,7 @@ static void read_refusal(uint32_t status, const json_t *root, struct spw_answer 
     case 401:
     case 403:
         fail(out, SPW_ANSWER_ERROR,
-             "TaxCloud refused the account's API key (status %u); check accounts.*.api_key", status);
+             "TaxCloud refused the account's API key (status %u); check accounts.*.credentials", status);
         return;
     case 404:
         fail(out, SPW_ANSWER_ERROR,
