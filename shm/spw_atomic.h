@@ -26,50 +26,38 @@ extern "C" {
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
 
-/* A switch point of the model checker; nothing otherwise. */
-#ifndef SPW_POINT
-#define SPW_POINT(what) ((void)0)
-#endif
-
 static inline uint64_t spw_load_acq(const uint64_t *word)
 {
-    SPW_POINT("load");
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static inline uint64_t spw_load_rlx(const uint64_t *word)
 {
-    SPW_POINT("load");
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t spw_load32_rlx(const uint32_t *word)
 {
-    SPW_POINT("load");
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t spw_load32_acq(const uint32_t *word)
 {
-    SPW_POINT("load");
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static inline void spw_store_rel(uint64_t *word, uint64_t value)
 {
-    SPW_POINT("store");
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static inline void spw_store_rlx(uint64_t *word, uint64_t value)
 {
-    SPW_POINT("store");
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 static inline void spw_store32_rel(uint32_t *word, uint32_t value)
 {
-    SPW_POINT("store");
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
@@ -78,13 +66,11 @@ static inline void spw_store32_rel(uint32_t *word, uint32_t value)
  * costs what the weaker forms cost. */
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
 {
-    SPW_POINT("cas");
     return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 static inline uint64_t spw_exchange(uint64_t *word, uint64_t value)
 {
-    SPW_POINT("exchange");
     return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
 }
 

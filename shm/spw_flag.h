@@ -133,7 +133,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_flag_write(const struct spw_ma
     return spw_cell_write(map, hint, parts, 5);
 }
 
-/* The flag as one line of JSON: what a caller stores itself when no cell is free, and imports later. Returns its
+/* The flag as one line of JSON: what a caller keeps itself when no cell is free, for no ledger has it. Returns its
  * bytes, 0 when it does not fit. */
 static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *request_json,
                                    size_t request_bytes, char *out, size_t room)

@@ -1,6 +1,6 @@
 /* spw_gcra.h: the token bucket's arithmetic: pure, integer, exact.
  *
- * Owns: the meaning of a bucket's level. Called by: spw_bucket.h, property tests, the model. Thread: any; pure.
+ * Owns: the meaning of a bucket's level. Called by: spw_bucket.h, property tests. Thread: any; pure.
  *
  * A bucket counts *units*. `E(now)` is what has been earned since the configuration began; `level` is what has been
  * spent, on the same scale. A take of n tokens needs max(level, E - burst) + n * units_per_token <= E. Looking never

@@ -1,7 +1,7 @@
 /* spw_status.h: the one table of cold-path results: code, name, text, what the operator does.
  *
  * Owns: enum spw_status and its texts. Called by: every cold path of client and sidecar (attach, configuration,
- * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_layout.h).
+ * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_admission.h).
  */
 #ifndef SPW_STATUS_H
 #define SPW_STATUS_H

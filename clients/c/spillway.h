@@ -38,7 +38,7 @@ extern "C" {
 /* spw_status.h: the one table of cold-path results: code, name, text, what the operator does.
  *
  * Owns: enum spw_status and its texts. Called by: every cold path of client and sidecar (attach, configuration,
- * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_layout.h).
+ * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_admission.h).
  */
 
 #define SPW_WARN_UNUSED __attribute__((warn_unused_result))
@@ -275,45 +275,17 @@ struct spw_line_tax {
 #endif
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
-#ifndef SPW_POINT
-#define SPW_POINT(what) ((void)0)
-#endif
-static inline uint64_t spw_load_acq(const uint64_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-static inline uint64_t spw_load_rlx(const uint64_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-static inline uint32_t spw_load32_rlx(const uint32_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-static inline uint32_t spw_load32_acq(const uint32_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-static inline void spw_store_rel(uint64_t *word, uint64_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-static inline void spw_store_rlx(uint64_t *word, uint64_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-static inline void spw_store32_rel(uint32_t *word, uint32_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
+static inline uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static inline uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static inline uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static inline uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static inline void spw_store_rel(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+static inline void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
+static inline void spw_store32_rel(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
-  SPW_POINT("cas");
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
-static inline uint64_t spw_exchange(uint64_t *word, uint64_t value) {
-  SPW_POINT("exchange");
-  return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
-}
+static inline uint64_t spw_exchange(uint64_t *word, uint64_t value) { return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL); }
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
 static inline void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void spw_fence_rel(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
