@@ -532,26 +532,6 @@ const char *spw_door_header(const struct spw_door_request *request, const char *
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
-struct each_header {
-    spw_door_header_fn *fn;
-    void *context;
-};
-
-static enum MHD_Result pass_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
-{
-    const struct each_header *each = context;
-    (void)kind;
-    each->fn(each->context, name, value == NULL ? "" : value);
-    return MHD_YES;
-}
-
-void spw_door_each_header(const struct spw_door_request *request, spw_door_header_fn *fn, void *context)
-{
-    struct each_header each = {.fn = fn, .context = context};
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, pass_header, &each);
-}
-
 const char *spw_door_body(const struct spw_door_request *request, size_t *bytes)
 {
     *bytes = request->body_bytes;

@@ -1,6 +1,6 @@
 /* door.h: the sidecar's HTTP servers: libmicrohttpd driven by the loop.
  *
- * Owns: listening sockets and callers' connections. Called by: quote_door.c, orders_door.c, admin.c and main.
+ * Owns: listening sockets and callers' connections. Called by: quote_door.c, admin.c.
  * Thread: the loop thread.
  *
  * The handler is called once per request, when the whole body is there. It answers now or later by
@@ -9,8 +9,8 @@
  * just its sending half).
  *
  * Refused here, before any handler: what is not plainly framed HTTP/1.0 or 1.1 (400: Content-Length twice, beside
- * Transfer-Encoding or not a number, a transfer coding other than chunked, Host twice, control bytes in a header, a target that is not
- * /path), a body that is too large (413), headers over 64 KiB (431). Methods are passed on as they are: 405 is the
+ * Transfer-Encoding or not a number, a transfer coding other than chunked, Host twice, control bytes in a header, a
+ * target that is not /path), a body that is too large (413), headers over 64 KiB (431). Methods are passed on as they are: 405 is the
  * handler's. Such a connection is closed after the answer.
  */
 #ifndef SPW_HTTP_DOOR_H
@@ -62,14 +62,11 @@ const char *spw_door_method(const struct spw_door_request *request);
 /* As received, byte for byte, without the query: not decoded, // and .. left in it. Starts with '/', holds only
  * printable ASCII. */
 const char *spw_door_path(const struct spw_door_request *request);
-/* The same with "?query" if there was one: what a pass-through door sends on. */
+/* The same with "?query" if there was one. */
 const char *spw_door_target(const struct spw_door_request *request);
 /* Decoded; NULL = absent or holding a NUL byte. */
 const char *spw_door_query(const struct spw_door_request *request, const char *name);
 const char *spw_door_header(const struct spw_door_request *request, const char *name); /* NULL = absent */
-typedef void spw_door_header_fn(void *context, const char *name, const char *value);
-/* Every request header in the order received. */
-void spw_door_each_header(const struct spw_door_request *request, spw_door_header_fn *fn, void *context);
 const char *spw_door_body(const struct spw_door_request *request, size_t *bytes);
 /* The peer of a Unix socket by SO_PEERCRED; NOT_FOUND on TCP. */
 enum spw_status spw_door_peer(const struct spw_door_request *request, uid_t *uid, gid_t *gid) SPW_WARN_UNUSED;

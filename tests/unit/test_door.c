@@ -270,29 +270,23 @@ static void test_several_requests_on_one_connection(void **state)
     end_fixture(f);
 }
 
-static void count_header(void *context, const char *name, const char *value)
+static void tell_headers(void *owner, struct spw_door_request *request)
 {
-    char *all = context;
-    size_t used = strlen(all);
-    snprintf(all + used, 128 - used, "%s=%s;", name, value);
-}
-
-static void list_headers(void *owner, struct spw_door_request *request)
-{
-    spw_door_each_header(request, count_header, owner);
+    snprintf(owner, 128, "%s;%s;%s", spw_door_header(request, "ACCEPT"), spw_door_header(request, "X-Empty"),
+             or_none(spw_door_header(request, "X-None")));
     spw_door_set_user(request, owner);
     assert_ptr_equal(spw_door_user(request), owner);
     spw_door_answer(request, 200, NULL, NULL, 0, NULL, 0);
 }
 
-static void test_headers_in_order(void **state)
+static void test_headers_by_ipv6(void **state)
 {
     (void)state;
     struct fixture *f = new_fixture(NULL);
     char all[128] = "";
     struct spw_error err = {0};
     struct spw_door *door = NULL;
-    struct spw_door_options options = {.listen = "[::1]:0", .handler = list_headers, .owner = all};
+    struct spw_door_options options = {.listen = "[::1]:0", .handler = tell_headers, .owner = all};
     if (spw_door_new(f->loop, &options, &door, &err) != SPW_STATUS_OK) {
         options.listen = "127.0.0.1:0"; /* no IPv6 here */
         check(spw_door_new(f->loop, &options, &door, &err), &err);
@@ -308,11 +302,10 @@ static void test_headers_in_order(void **state)
     } else {
         fd = connect_tcp(spw_door_port(door));
     }
-    const char *text =
-        "GET / HTTP/1.1\r\nHost: h\r\nAccept: a\r\naccept: b\r\nX-Empty:\r\nConnection: close\r\n\r\n";
+    const char *text = "GET / HTTP/1.1\r\nHost: h\r\nAccept: a\r\nX-Empty:\r\nConnection: close\r\n\r\n";
     struct exchange *x = exchange_bytes(f, fd, text, strlen(text), 0);
     assert_int_equal(status_of(x), 200);
-    assert_string_equal(all, "Host=h;Accept=a;accept=b;X-Empty=;Connection=close;");
+    assert_string_equal(all, "a;;(none)");
     free(x);
     end_fixture(f);
 }
@@ -748,7 +741,7 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request_arrives_as_sent),
         cmocka_unit_test(test_several_requests_on_one_connection),
-        cmocka_unit_test(test_headers_in_order),
+        cmocka_unit_test(test_headers_by_ipv6),
         cmocka_unit_test(test_ambiguous_requests_are_refused),
         cmocka_unit_test(test_nul_bytes_hide_nothing),
         cmocka_unit_test(test_large_bodies_are_refused),
