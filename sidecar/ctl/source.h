@@ -9,7 +9,7 @@
 
 struct spw_ctl_source {
     struct spw_rate_row *rows; /* sorted; one for each place */
-    size_t rows_count, room;
+    size_t rows_count;
     size_t bad_count, duplicate_count, mismatch_count;
     uint8_t
         sha256[32]; /* of the file; of several: of their digests one after the other, in the order given */

@@ -60,7 +60,7 @@ struct spw_job {
     uint32_t uid;
     spw_decided_fn *done;
     void *owner;
-    uint64_t started_ns, deadline_ns, call_ns;
+    uint64_t started_ns, deadline_ns;
     struct spw_call call;
     struct spw_http_call *in_flight;
     struct spw_loop_timer retry_timer;
@@ -396,11 +396,9 @@ static void call_done(void *owner, const struct spw_http_response *response)
     c->calls[result]++;
     if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(&job->admission) >= 2000)
         c->unexpected_429++;
-    if (spw_settle(job->decider->map, &job->ticket, now_of(job), &end)) {
-        c->breaker_changes++;
+    if (spw_settle(job->decider->map, &job->ticket, now_of(job), &end))
         spw_log(SPW_LOG_WARN, "breaker.changed", "account %s: the breaker %s", job->account->conf->name,
                 end.outcome == SPW_OUTCOME_OK ? "closed" : "opened");
-    }
     switch (result) {
     case SPW_CALL_OK:
         go_live(job);
@@ -444,7 +442,6 @@ static void send_call(struct spw_job *job)
     request.deadline_ns = job->deadline_ns;
     request.connect_timeout_ms = job->account->conf->deadline_ms;
     job->result.attempts++;
-    job->call_ns = now_of(job);
     if (spw_http_client_send(job->account->client, &request, call_done, job, &job->in_flight, &err) !=
         SPW_STATUS_OK) {
         spw_log(SPW_LOG_ERROR, "provider.send", "account %s: %s", job->account->conf->name, err.text);
@@ -594,7 +591,7 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
     d->map = spw_state_map(options->state);
     d->id_high = seed[0];
     d->id_low = seed[1];
-    d->random = options->jitter_seed ? options->jitter_seed : seed[2] | 1;
+    d->random = seed[2] | 1;
     for (uint32_t i = 0; i < options->conf->accounts_count; i++) {
         struct account *a = &d->accounts[i];
         a->conf = &options->conf->accounts[i];

@@ -1,7 +1,7 @@
 /* decide.h: the one decision tree behind every door: live, fallback, rejected, or none.
  *
- * Owns: quotes in progress, the providers' HTTP clients and credentials in use. Called by: quote_door.c (and later
- * doors). Thread: the loop thread.
+ * Owns: quotes in progress, the providers' HTTP clients and credentials in use. Called by: quote_door.c,
+ * metrics.c (counters). Thread: the loop thread.
  *
  * A started quote ends in exactly one call of its done function, possibly before spw_decider_start returns. A fallback
  * is told only after its flag is recorded.
@@ -51,7 +51,6 @@ struct spw_decider_options {
     struct spw_state *state;
     struct spw_store *store;
     const struct spw_conf *conf;
-    uint64_t jitter_seed; /* 0 = random */
 };
 
 enum spw_status spw_decider_new(const struct spw_decider_options *options, struct spw_decider **out,
@@ -67,7 +66,7 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
 void spw_job_cancel(struct spw_job *job);
 uint32_t spw_decider_jobs_count(const struct spw_decider *decider);
 
-/* What happened, for metrics; by account record index. */
+/* What happened, for metrics; by account name. */
 enum spw_call_result {
     SPW_CALL_OK,
     SPW_CALL_THROTTLED,
@@ -84,7 +83,6 @@ struct spw_decider_counters {
     uint64_t fallbacks[SPW_FALLBACK_COUNT];
     uint64_t calls[SPW_CALL_RESULTS];
     uint64_t retries;
-    uint64_t breaker_changes;
     uint64_t unexpected_429; /* while the local bucket still held tokens: somebody else uses the account */
     uint64_t latency[SPW_DECISION_COUNT][SPW_LATENCY_BUCKETS + 1];
     uint64_t latency_sum_us[SPW_DECISION_COUNT];

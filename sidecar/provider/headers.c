@@ -1,6 +1,6 @@
 /* headers.c: what an answer's headers say about the provider's rate limit, in every dialect seen in the wild.
  *
- * Owns: the choice among dialects, windows and clocks. Called by: http/decide.c, spillwayctl. Thread: any; pure.
+ * Owns: the choice among dialects, windows and clocks. Called by: http/decide.c. Thread: any; pure.
  *
  * Rules, in the order they decide:
  *   R1 names have no case. R2 retry: Retry-After, else (on a refusal) the reset of the governing window; within a
@@ -173,16 +173,10 @@ static uint64_t named_window_ms(const char *word)
 /* What the words after "ratelimit" say. Words that name no field become part of the group's key. */
 struct name_parts {
     enum field field;
-    bool has_field, is_ms;
+    bool is_ms;
     uint64_t named_window_ms;
     char key[NAME_MAX_BYTES];
 };
-
-static void set_field(struct name_parts *n, enum field field)
-{
-    n->field = field;
-    n->has_field = true;
-}
 
 static void take_word(struct name_parts *n, const char *word)
 {
@@ -197,11 +191,11 @@ static void take_word(struct name_parts *n, const char *word)
                  {"reason", FIELD_NONE}, {"cost", FIELD_NONE},       {"precision", FIELD_NONE}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(word, words[i].word) == 0) {
-            set_field(n, words[i].field);
+            n->field = words[i].field;
             return;
         }
     if (strcmp(word, "after") == 0) /* reset-after, retry-after */
-        set_field(n, n->field == FIELD_RESET ? FIELD_RESET_AFTER : FIELD_RETRY_AFTER);
+        n->field = n->field == FIELD_RESET ? FIELD_RESET_AFTER : FIELD_RETRY_AFTER;
     else if (strcmp(word, "ms") == 0 || strcmp(word, "milliseconds") == 0)
         n->is_ms = true;
     else if (strcmp(word, "time") != 0 && strcmp(word, "size") != 0) {
