@@ -21,7 +21,7 @@ struct spw_check {
     struct spw_error *err;
 };
 
-/* The whole: file.c calls this once. */
+/* The whole: conf.c calls this once. */
 enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config *in,
                                  struct spw_conf *out) SPW_WARN_UNUSED;
 enum spw_status spw_check_account(struct spw_check *c, const char *name,

@@ -2,7 +2,7 @@
  *
  * Owns: the loop thread's waiting. Two back-ends behind one interface: io_uring (loop_uring.c) and its epoll twin
  * (loop_epoll.c), chosen by probe at start; both pass the same tests.
- * Called by: http/, state/, store/ hand-over, main. Thread: everything here runs on the loop thread, except
+ * Called by: http/, control/, main. Thread: everything here runs on the loop thread, except
  * spw_loop_post and spw_loop_stop, which any thread may call.
  *
  * One `now` per turn: every callback of a turn sees the same spw_loop_now_ns(). Callbacks may set, change and clear

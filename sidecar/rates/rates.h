@@ -1,7 +1,7 @@
 /* rates.h: reading published rate tables into plain rows.
  *
- * Owns: the file formats. Called by: main (files named in the configuration) and spillwayctl (rates load). Thread:
- * any; pure over (bytes, length), plus one function that reads a file (plain or gzip).
+ * Owns: the file formats. Called by: main (files named in the configuration), spillwayctl (rates load), the scripted
+ * provider. Thread: any; pure over (bytes, length), plus one function that reads a file (plain or gzip).
  *
  * A bad row never poisons a good file: it is named (file, line, column, what, remedy) and counted. Above the stated
  * share of bad rows the file is refused whole.

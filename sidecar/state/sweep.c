@@ -1,7 +1,7 @@
 /* sweep.c: clearing up after processes that died, and what the segment looks like from outside.
  *
  * Owns: the transitions LIVE -> DEAD -> FREE of slots, and the removal of drained former segments. Called by: main's
- * timer, obs/, control/. Thread: loop thread.
+ * timer, http/metrics.c, control/. Thread: loop thread.
  */
 #include "sidecar/state/state_internal.h"
 

@@ -1,7 +1,7 @@
 /* store.h: the durable ledger of flags and orders: SQLite, written by one thread of its own.
  *
  * Owns: the database file, and freeing of READY cells. Called by: main, http/ (wake), control/ (export, acknowledge),
- * obs/ (counts). Thread: the store thread writes; every function here may be called from any thread.
+ * http/metrics.c (counts). Thread: the store thread writes; every function here may be called from any thread.
  *
  * A flag is *recorded* when its cell is READY and *durable* after the commit that carried it (synchronous=FULL). The
  * cell is freed only after that commit, so a crash between the two re-reads it, and its flag id drops the second copy.
