@@ -107,6 +107,14 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause)
     }
 }
 
+/* What a fallback is called that a refusal for this cause leads to. */
+static inline enum spw_fallback spw_refusal_type(enum spw_cause cause)
+{
+    return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED
+               ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN
+               : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
+}
+
 /* Everything a decision needs of one account, found once. */
 struct spw__account_view {
     const struct spw_map *map;

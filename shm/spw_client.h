@@ -623,13 +623,6 @@ static inline bool spw__reply_read(const char *head, const char *body, uint32_t 
     return true;
 }
 
-static inline enum spw_fallback spw__type_of(enum spw_cause cause)
-{
-    return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED
-               ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN
-               : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
-}
-
 static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_request *q, const char *json,
                                    size_t json_bytes, uint32_t deadline_ms, struct spw_quote_reply *reply)
 {
@@ -695,7 +688,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
                       SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
                       &unused);
         if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
-            spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw__type_of(a.cause), a.cause, &a,
+            spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a,
                                 reply);
             spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
             return SPW_STATUS_OK;

@@ -120,10 +120,7 @@ static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map,
         out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
         out->stale = out->age_days > policy->warn_age_days;
         if (out->age_days <= policy->refuse_age_days) {
-            out->match = out->rate.level == SPW_RATE_ZIP9    ? SPW_MATCH_ZIP9
-                         : out->rate.level == SPW_RATE_ZIP5  ? SPW_MATCH_ZIP5
-                         : out->rate.level == SPW_RATE_STATE ? SPW_MATCH_STATE
-                                                             : SPW_MATCH_COUNTRY;
+            out->match = spw_rate_match(out->rate.level);
             return SPW_ANSWERED;
         }
         why = SPW_NO_ANSWER_TOO_OLD;
@@ -176,6 +173,14 @@ static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *po
     return SPW_ANSWERED;
 }
 
+/* The rules in force; false only when the publisher kept overtaking. */
+static inline bool spw_policy_read(const struct spw_map *map, struct spw_policy *out)
+{
+    return spw_latch_read(&spw_map_pub(map)->policy_seq,
+                          (const uint64_t *)(const void *)spw_policy_at(map, 0),
+                          map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, out, sizeof *out / 8);
+}
+
 /* Compute the fallback for a request. lines: q->line_count + 1 entries, shipping last. today: days since 1970-01-01. */
 static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q,
                                         int32_t today, struct spw_line_tax *lines,
@@ -185,9 +190,7 @@ static inline void spw_fallback_compute(const struct spw_map *map, const struct 
     struct spw_place place;
     memset(out, 0, sizeof *out);
     struct spw_text notes = spw_text_on(out->assumptions, sizeof out->assumptions);
-    const struct spw_policy *slots = spw_policy_at(map, 0);
-    if (!spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)slots,
-                        map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, &policy, sizeof policy / 8)) {
+    if (!spw_policy_read(map, &policy)) {
         out->why_not = SPW_NO_ANSWER_TABLE;
         return;
     }

@@ -43,13 +43,19 @@ static inline void spw__text_field(char *out, size_t room, const char *text)
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 
+/* What the provider last said; false only when the publisher kept overtaking. */
+static inline bool spw_evidence_read(const struct spw_account *account, struct spw_evidence *out)
+{
+    return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence,
+                          sizeof *out / 8, out, sizeof *out / 8);
+}
+
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index,
                                       struct spw_flag_record *r)
 {
     const struct spw_account *account = spw_account_at(map, account_index);
     struct spw_evidence e;
-    if (!account || !spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence,
-                                    sizeof e / 8, &e, sizeof e / 8))
+    if (!account || !spw_evidence_read(account, &e))
         return;
     r->evidence_known = (uint8_t)e.known;
     r->limit_count = e.limit_count;

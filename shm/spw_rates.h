@@ -40,6 +40,16 @@ static inline uint64_t spw_rate_hash(uint64_t key)
     return key ^ key >> 33;
 }
 
+/* How a record of this level matches a place. */
+static inline enum spw_match spw_rate_match(uint32_t level)
+{
+    return level == SPW_RATE_ZIP9      ? SPW_MATCH_ZIP9
+           : level == SPW_RATE_ZIP5    ? SPW_MATCH_ZIP5
+           : level == SPW_RATE_STATE   ? SPW_MATCH_STATE
+           : level == SPW_RATE_COUNTRY ? SPW_MATCH_COUNTRY
+                                       : SPW_MATCH_NONE;
+}
+
 /* SIDECAR ONLY */
 static inline uint64_t spw_rate_index_word(uint64_t hash, uint32_t record_index)
 {

@@ -1515,6 +1515,9 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   default: return SPW_STAT_DENY_OTHER;
   }
 }
+static inline enum spw_fallback spw_refusal_type(enum spw_cause cause) {
+  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
+}
 struct spw__account_view {
   const struct spw_map *map;
   const struct spw_account *account;
@@ -2014,6 +2017,13 @@ static inline uint64_t spw_rate_hash(uint64_t key) {
   key *= UINT64_C(0xC4CEB9FE1A85EC53);
   return key ^ key >> 33;
 }
+static inline enum spw_match spw_rate_match(uint32_t level) {
+  return level == SPW_RATE_ZIP9      ? SPW_MATCH_ZIP9
+         : level == SPW_RATE_ZIP5    ? SPW_MATCH_ZIP5
+         : level == SPW_RATE_STATE   ? SPW_MATCH_STATE
+         : level == SPW_RATE_COUNTRY ? SPW_MATCH_COUNTRY
+                                     : SPW_MATCH_NONE;
+}
 struct spw_place {
   char country[4];
   char state[4];
@@ -2155,10 +2165,7 @@ static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, c
     out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
     out->stale = out->age_days > policy->warn_age_days;
     if (out->age_days <= policy->refuse_age_days) {
-      out->match = out->rate.level == SPW_RATE_ZIP9    ? SPW_MATCH_ZIP9
-                   : out->rate.level == SPW_RATE_ZIP5  ? SPW_MATCH_ZIP5
-                   : out->rate.level == SPW_RATE_STATE ? SPW_MATCH_STATE
-                                                       : SPW_MATCH_COUNTRY;
+      out->match = spw_rate_match(out->rate.level);
       return SPW_ANSWERED;
     }
     why = SPW_NO_ANSWER_TOO_OLD;
@@ -2198,15 +2205,17 @@ static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *po
   }
   return SPW_ANSWERED;
 }
+static inline bool spw_policy_read(const struct spw_map *map, struct spw_policy *out) {
+  return spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)spw_policy_at(map, 0),
+                        map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, out, sizeof *out / 8);
+}
 static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q, int32_t today, struct spw_line_tax *lines,
                                         struct spw_fallback_answer *out) {
   struct spw_policy policy;
   struct spw_place place;
   memset(out, 0, sizeof *out);
   struct spw_text notes = spw_text_on(out->assumptions, sizeof out->assumptions);
-  const struct spw_policy *slots = spw_policy_at(map, 0);
-  if (!spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)slots, map->pub_section[SPW_PUB_POLICY].stride_bytes / 8,
-                      &policy, sizeof policy / 8)) {
+  if (!spw_policy_read(map, &policy)) {
     out->why_not = SPW_NO_ANSWER_TABLE;
     return;
   }
@@ -2350,10 +2359,13 @@ static inline void spw__text_field(char *out, size_t room, const char *text) {
   for (size_t i = 0; text && text[i] && i + 1 < room; i++) out[i] = text[i];
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
+static inline bool spw_evidence_read(const struct spw_account *account, struct spw_evidence *out) {
+  return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof *out / 8, out, sizeof *out / 8);
+}
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r) {
   const struct spw_account *account = spw_account_at(map, account_index);
   struct spw_evidence e;
-  if (!account || !spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof e / 8, &e, sizeof e / 8)) return;
+  if (!account || !spw_evidence_read(account, &e)) return;
   r->evidence_known = (uint8_t)e.known;
   r->limit_count = e.limit_count;
   r->remaining_count = e.remaining_count;
@@ -3016,10 +3028,6 @@ static inline bool spw__reply_read(const char *head, const char *body, uint32_t 
   return true;
 }
 
-static inline enum spw_fallback spw__type_of(enum spw_cause cause) {
-  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
-}
-
 static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_request *q, const char *json, size_t json_bytes, uint32_t deadline_ms,
                                    struct spw_quote_reply *reply) {
   char answer[16384], head_buffer[256];
@@ -3075,7 +3083,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
     a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
                   &unused);
     if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
-      spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw__type_of(a.cause), a.cause, &a, reply);
+      spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a, reply);
       spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
       return SPW_STATUS_OK;
     }

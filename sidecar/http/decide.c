@@ -211,13 +211,6 @@ static void fall_back(struct spw_job *job, enum spw_fallback type, enum spw_caus
     finish(job, SPW_DECISION_FALLBACK);
 }
 
-static enum spw_fallback type_of_refusal(enum spw_cause cause)
-{
-    return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED
-               ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN
-               : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
-}
-
 /* ---- what an answer says about the limits ---- */
 
 static void put_evidence(struct spw_job *job, const struct spw_rate_signals *s, uint32_t status)
@@ -559,7 +552,7 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
     }
     if (job->admission.wait_ns != SPW_FOREVER_NS)
         job->result.live_again_in_ms = (job->admission.wait_ns + 999999) / 1000000;
-    fall_back(job, type_of_refusal(job->admission.cause), job->admission.cause);
+    fall_back(job, spw_refusal_type(job->admission.cause), job->admission.cause);
     return SPW_STATUS_OK;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "sidecar/state/state_internal.h"
 
+#include "shm/spw_flag.h"
 #include "sidecar/obs/log.h"
 
 void spw_limit_share(const struct spw_conf_limit *limit, struct spw_rate *rate, uint64_t *burst_count)
@@ -92,8 +93,7 @@ static enum spw_status put_limit(struct spw_state *state, uint32_t index, const 
 static void view_observed(const struct spw_account *account, struct spw_limit_view *out)
 {
     struct spw_evidence e;
-    if (!spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence,
-                        sizeof e / 8, &e, sizeof e / 8))
+    if (!spw_evidence_read(account, &e))
         return;
     out->observed_limit_known = (e.known & SPW_EVIDENCE_LIMIT) != 0;
     out->observed_limit_count = e.limit_count;

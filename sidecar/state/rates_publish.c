@@ -229,10 +229,8 @@ enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *coun
                              "zip: \"%.20s\" is no US ZIP code: five digits, or ZIP+4", zip);
     if (spw_rates_find(&state->map, &place, levels, &out->record, &out->source) != SPW_RATES_FOUND)
         return SPW_STATUS_OK;
-    static const enum spw_match match_of[] = {SPW_MATCH_NONE, SPW_MATCH_ZIP5, SPW_MATCH_ZIP9, SPW_MATCH_STATE,
-                                              SPW_MATCH_COUNTRY};
     struct spw_rates_age age = spw_conf_rates_age(&state->conf->fallback, out->source.as_of_day, today());
-    out->match = out->record.level < 5 ? match_of[out->record.level] : SPW_MATCH_NONE;
+    out->match = spw_rate_match(out->record.level);
     out->age_days = age.days;
     out->stale = age.stale;
     out->refused = age.refused;

@@ -76,11 +76,8 @@ static const char *doubt_table_rate(const struct spw_map *map, const struct spw_
 static const char *doubt_default_rate(const struct spw_map *map, const struct spw_flag_record *r)
 {
     static struct spw_policy policy; /* the store thread's; 5.6 KB */
-    const struct spw_policy *slots = spw_policy_at(map, 0);
-    bool whole =
-        spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)slots,
-                       map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, &policy, sizeof policy / 8);
-    if (whole && (policy.on_no_rate != SPW_NO_RATE_DEFAULT || policy.default_rate_ppb != r->combined_ppb))
+    if (spw_policy_read(map, &policy) &&
+        (policy.on_no_rate != SPW_NO_RATE_DEFAULT || policy.default_rate_ppb != r->combined_ppb))
         return "its rate is not the configured default rate";
     return NULL;
 }
