@@ -402,20 +402,12 @@ static void stop(struct sidecar *s, bool clean)
     spw_conf_destroy(s->conf);
 }
 
-/* The sizes follow from the text alone: neither secrets nor rate files have to be there. */
+/* The sizes follow from the file alone. */
 static int print_sizes(const char *path, struct spw_error *err)
 {
-    static char text[1024 * 1024 + 1];
     struct spw_conf *conf = NULL;
     uint64_t pub_bytes, rw_bytes;
-    FILE *file = fopen(path, "re");
-    size_t bytes = file ? fread(text, 1, sizeof text, file) : 0;
-    if (!file) {
-        fprintf(stderr, "spillwayd: %s: %s\n", path, strerror(errno));
-        return 1;
-    }
-    fclose(file);
-    if (spw_conf_parse(path, text, bytes, &conf, err) != SPW_STATUS_OK) {
+    if (spw_conf_load_alone(path, &conf, err) != SPW_STATUS_OK) {
         fprintf(stderr, "spillwayd: %s\n", err->text);
         return 1;
     }

@@ -95,7 +95,7 @@ enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes,
     return parse(name, text, bytes, false, out, err);
 }
 
-enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err)
+static enum spw_status load(const char *path, bool references, struct spw_conf **out, struct spw_error *err)
 {
     *out = NULL;
     char *text = NULL;
@@ -103,9 +103,19 @@ enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct sp
     enum spw_status status = read_file(path, &text, &bytes, err);
     if (status)
         return status;
-    status = parse(path, text, bytes, true, out, err);
+    status = parse(path, text, bytes, references, out, err);
     free(text);
     return status;
+}
+
+enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err)
+{
+    return load(path, true, out, err);
+}
+
+enum spw_status spw_conf_load_alone(const char *path, struct spw_conf **out, struct spw_error *err)
+{
+    return load(path, false, out, err);
 }
 
 struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback, int32_t as_of_day,

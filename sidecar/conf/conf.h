@@ -154,7 +154,10 @@ struct spw_conf {
 
 /* Read, walk and check the file. On failure *out is NULL and err names path, line and remedy. */
 enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err) SPW_WARN_UNUSED;
-/* The same for text in memory (tests, fuzzing); name stands for the file in errors. */
+/* The same without a look at what the file refers to: neither secrets nor rate files have to be there. */
+enum spw_status spw_conf_load_alone(const char *path, struct spw_conf **out,
+                                    struct spw_error *err) SPW_WARN_UNUSED;
+/* The same for text in memory (tests, benchmarks); name stands for the file in errors. */
 enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_conf_destroy(struct spw_conf *conf);
