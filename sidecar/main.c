@@ -245,7 +245,8 @@ static enum spw_status watch_signals(struct sidecar *s, struct spw_error *err)
     sigaddset(&set, SIGINT);
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "signalfd: %s", strerror(errno));
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "signals: signalfd: %s: raise the limit of open files",
+                             strerror(errno));
     s->signals.fn = signal_came;
     s->signals.owner = s;
     return spw_loop_watch_set(s->loop, &s->signals, fd, SPW_LOOP_READ);

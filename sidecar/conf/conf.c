@@ -74,7 +74,8 @@ static enum spw_status read_file(const char *path, char **out, size_t *out_bytes
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
+            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be read (%s): check its volume", path,
+                                   strerror(errno));
         if (n <= 0)
             break;
         bytes += (size_t)n;

@@ -44,7 +44,8 @@ enum spw_status spw_admin_new(const struct spw_admin_options *options, struct sp
     struct spw_admin *admin = calloc(1, sizeof *admin);
     *out = NULL;
     if (!admin)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "admin door: no memory: raise the container's memory limit");
     admin->options = *options;
     struct spw_door_options d;
     memset(&d, 0, sizeof d);

@@ -352,7 +352,8 @@ static enum spw_status check_url(const struct spw_http_client *client, const cha
     CURLU *parsed = curl_url();
     char *scheme = NULL;
     if (parsed == NULL) {
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "request: no memory: raise the container's memory limit");
     }
     enum spw_status status = SPW_STATUS_OK;
     CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER | CURLU_PATH_AS_IS);
@@ -692,7 +693,8 @@ enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http
     struct spw_http_client *client = calloc(1, sizeof *client);
     if (client == NULL) {
         curl_global_cleanup();
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "http client: no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "http client: no memory: raise the container's memory limit");
     }
     client->loop = loop;
     client->timer.fn = on_curl_timer;

@@ -489,7 +489,8 @@ static enum spw_status normalise(struct spw_job *job, struct spw_error *err)
     job->lines = calloc(job->request.line_count + 1, sizeof *job->lines);
     if (!buffer || !job->lines) {
         free(buffer);
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "quote: no memory: raise the container's memory limit");
     }
     job->request_bytes = spw_request_json(&job->request, buffer, SPW_REQUEST_MAX_BYTES);
     job->request_json = job->request_bytes ? realloc(buffer, job->request_bytes + 1) : buffer;
@@ -518,7 +519,8 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
     struct spw_job *job = calloc(1, sizeof *job);
     *out = NULL;
     if (!job)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "quote: no memory: raise the container's memory limit");
     decider->jobs_count++;
     job->decider = decider;
     job->asked = request;
@@ -576,7 +578,8 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
     struct spw_decider *d = calloc(1, sizeof *d);
     *out = NULL;
     if (!d)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "quote: no memory: raise the container's memory limit");
     uint64_t seed[3];
     if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed[0] = seed[1] = seed[2] = spw_now_ns();

@@ -689,7 +689,8 @@ enum spw_status spw_door_new(struct spw_loop *loop, const struct spw_door_option
 {
     struct spw_door *door = calloc(1, sizeof *door);
     if (door == NULL) {
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "door: no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "door: no memory: raise the container's memory limit");
     }
     door->loop = loop;
     door->watch.fn = on_ready;

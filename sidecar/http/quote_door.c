@@ -149,7 +149,8 @@ static void quote_decided(void *owner, const struct spw_result *r)
 static void quote(struct spw_quote_door *door, struct spw_door_request *request)
 {
     struct waiting *w = calloc(1, sizeof *w);
-    struct spw_error err = {.status = SPW_STATUS_NO_MEMORY, .text = "no memory"};
+    struct spw_error err = {.status = SPW_STATUS_NO_MEMORY,
+                            .text = "quote: no memory: raise the container's memory limit"};
     size_t bytes;
     uid_t uid = (uid_t)-1;
     gid_t gid;
@@ -316,7 +317,8 @@ static enum spw_status make_token(struct spw_quote_door *door, struct spw_error 
     char tmp[SPW_PATH_BYTES + 32];
     const char *path = door->options.token_file;
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "no random bytes for the local token");
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "%s: the kernel gives no random bytes for the token: try again", path);
     for (int i = 0; i < TOKEN_BYTES; i++) {
         door->token[2 * i] = hex[bytes[i] >> 4];
         door->token[2 * i + 1] = hex[bytes[i] & 15];
@@ -330,7 +332,10 @@ static enum spw_status make_token(struct spw_quote_door *door, struct spw_error 
     if (fd >= 0)
         close(fd);
     if (!ok || rename(tmp, path) != 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", path, strerror(errno));
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "%s: cannot be written (%s): segment.pub_dir must belong to the sidecar's user, "
+                             "who must be in the group of segment.gid",
+                             path, strerror(errno));
     return SPW_STATUS_OK;
 }
 
@@ -340,7 +345,8 @@ enum spw_status spw_quote_door_new(const struct spw_quote_door_options *options,
     struct spw_quote_door *door = calloc(1, sizeof *door);
     *out = NULL;
     if (!door)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "quote door: no memory: raise the container's memory limit");
     door->options = *options;
     struct spw_door_options d;
     memset(&d, 0, sizeof d);

@@ -130,7 +130,7 @@ static bool read_lines(json_t *root, struct spw_quote_body *body, struct spw_err
     }
     body->lines = calloc(count, sizeof *body->lines);
     if (!body->lines) {
-        spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory");
+        spw_error_set(err, SPW_STATUS_NO_MEMORY, "quote: no memory: raise the container's memory limit");
         return false;
     }
     for (size_t i = 0; i < count; i++) {

@@ -61,7 +61,8 @@ static enum spw_status read_all(const char *path, struct bytes *out, struct spw_
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
+            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be read (%s): check its volume", path,
+                                   strerror(errno));
         if (n <= 0)
             break;
         out->count += (size_t)n;

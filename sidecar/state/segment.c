@@ -59,7 +59,10 @@ static enum spw_status make_file(const char *dir, uint64_t bytes, mode_t mode, u
     unlink(path); /* left by a start that was cut short; the directory is locked */
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", path, strerror(errno));
+        return spw_error_set(err, SPW_STATUS_SYSTEM,
+                             "%s: cannot be made (%s): segment.pub_dir and segment.rw_dir must exist and "
+                             "belong to the sidecar's user",
+                             path, strerror(errno));
     enum spw_status status = SPW_STATUS_OK;
     struct stat st;
     int failed = posix_fallocate(fd, 0, (off_t)bytes);
@@ -79,7 +82,8 @@ static enum spw_status make_file(const char *dir, uint64_t bytes, mode_t mode, u
     } else {
         void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
         if (base == MAP_FAILED)
-            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: mmap: %s", path, strerror(errno));
+            status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: mmap: %s: raise the container's memory limit",
+                                   path, strerror(errno));
         else
             *out = base;
         *inode = st.st_ino;
@@ -168,7 +172,8 @@ static enum spw_status rename_in(const char *dir, struct spw_error *err)
     snprintf(from, sizeof from, "%s/" TMP_NAME, dir);
     snprintf(to, sizeof to, "%s/" SPW_PUB_NAME, dir);
     if (rename(from, to) != 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: %s", to, strerror(errno));
+        return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be put in place (%s): look at the volume",
+                             to, strerror(errno));
     return SPW_STATUS_OK;
 }
 
@@ -320,7 +325,8 @@ enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **o
     *out = NULL;
     struct spw_state *state = calloc(1, sizeof *state);
     if (!state)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "segment: no memory");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "segment: no memory: raise the container's memory limit");
     state->conf = conf;
     state->lock_fd = -1;
     state->map.self.lock_fd = -1;

@@ -481,7 +481,8 @@ enum spw_status spw_store_open(const struct spw_store_options *options, struct s
         store->file = strdup(options->file ? options->file : "");
     if (!store || !store->file) {
         free(store);
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "store: no memory to begin with");
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "store: no memory to begin with: raise the container's memory limit");
     }
     store->poll_ms = options->poll_ms ? options->poll_ms : POLL_MS;
     store->maps[0].map = options->map;
