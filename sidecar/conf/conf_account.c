@@ -80,6 +80,15 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
 
 /* --- provider ----------------------------------------------------------------------------------------------- */
 
+/* A provider whose paths hold a connection's id cannot be called without one. */
+static bool needs_connection(const struct spw_profile *profile)
+{
+    for (size_t i = 0; i < profile->allowed_count; i++)
+        if (strstr(profile->allowed[i], "{connectionId}"))
+            return true;
+    return false;
+}
+
 /* Also takes over the profile's url, which the account's own replaces. */
 static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__AccountConfig *in,
                                       struct spw_conf_account *out)
@@ -96,7 +105,7 @@ static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__A
                                spw_text_show(out->provider, strlen(out->provider), shown),
                                spw_profile_names());
     }
-    bool needed = profile->needs_connection;
+    bool needed = needs_connection(profile);
     if (needed && !in->connection)
         return spw_check_fault(c, "connection",
                                "is missing: copy the connection's id from the provider's settings");

@@ -508,8 +508,17 @@ static enum spw_status build_call(struct spw_job *job, struct spw_error *err)
     const char *secret = spw_secret_get(&job->account->secret, now_of(job));
     if (!secret)
         return SPW_STATUS_OK; /* said in the log; the quote falls back */
-    return job->account->profile->build(&job->request, job->account->conf, secret, job->result.decision_id,
-                                        &job->call, err);
+    const struct spw_conf_account *conf = job->account->conf;
+    const struct spw_profile *profile = job->account->profile;
+    enum spw_status status =
+        profile->build(&job->request, conf, secret, job->result.decision_id, &job->call, err);
+    /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
+    if (status == SPW_STATUS_OK &&
+        (strncmp(job->call.url, conf->url, strlen(conf->url)) != 0 ||
+         !spw_profile_allows(profile, conf, job->call.method, job->call.url + strlen(conf->url))))
+        status = spw_error_set(err, SPW_STATUS_REFUSED, "provider: %s is outside what the profile %s allows",
+                               job->call.method, profile->name);
+    return status;
 }
 
 enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_quote_request *request,

@@ -1,4 +1,4 @@
-/* profile.c: the table of providers, and the ends of calls and answers.
+/* profile.c: the table of providers, the path allow-list, and the ends of calls and answers.
  *
  * Owns: the one list of profiles. Called by: http/, conf/. Thread: any; pure.
  */
@@ -23,6 +23,71 @@ const struct spw_profile *spw_profile_find(const char *name)
 const char *spw_profile_names(void)
 {
     return PROFILE_NAMES;
+}
+
+/* A path that two servers could read in two ways is no path of ours: the caller has decoded once, so what still
+ * looks encoded, parent-like, or like an authority, query or fragment is refused whole. */
+static bool path_is_plain(const char *path)
+{
+    if (path[0] != '/')
+        return false; /* also the absolute form "https://..." and "*" */
+    for (const char *p = path; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c <= 0x20 || c >= 0x7f || strchr("@%?#\\", c))
+            return false;
+        if (c == '/' && p[1] == '/')
+            return false;
+        if (c == '.' && p[1] == '.')
+            return false;
+        if (c == '/' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
+            return false;
+    }
+    return true;
+}
+
+static size_t segment_bytes(const char *text)
+{
+    return strcspn(text, "/");
+}
+
+/* pattern "/tax/connections/{connectionId}/carts/ *" against path, segment by segment. */
+static bool path_matches(const char *pattern, const char *path, const char *connection)
+{
+    while (*pattern == '/' && *path == '/') {
+        pattern++;
+        path++;
+        size_t want = segment_bytes(pattern);
+        size_t have = segment_bytes(path);
+        if (have == 0)
+            return false;
+        if (want == strlen("{connectionId}") && memcmp(pattern, "{connectionId}", want) == 0) {
+            if (have != strlen(connection) || memcmp(path, connection, have) != 0)
+                return false;
+        } else if (!(want == 1 && *pattern == '*')) {
+            if (have != want || memcmp(path, pattern, have) != 0)
+                return false;
+        }
+        pattern += want;
+        path += have;
+    }
+    return *pattern == 0 && *path == 0;
+}
+
+bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
+                        const char *method, const char *path)
+{
+    if (!profile || !account || !method || !path || !path_is_plain(path))
+        return false;
+    size_t method_bytes = strlen(method);
+    for (size_t i = 0; i < profile->allowed_count; i++) {
+        const char *rule = profile->allowed[i];
+        const char *space = strchr(rule, ' ');
+        if ((size_t)(space - rule) != method_bytes || memcmp(rule, method, method_bytes) != 0)
+            continue;
+        if (path_matches(space + 1, path, account->connection))
+            return true;
+    }
+    return false;
 }
 
 void spw_call_clean_up(struct spw_call *call)

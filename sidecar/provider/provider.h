@@ -16,7 +16,7 @@
 #define SPW_CALL_HEADERS_MAX_COUNT  8u
 #define SPW_JURISDICTIONS_MAX_COUNT 16u
 
-/* A provider call ready to be sent. Its strings are malloc'ed; destroy with spw_call_clean_up. */
+/* A provider call ready to be sent. The strings live in the arena of the struct; destroy with spw_call_clean_up. */
 struct spw_call {
     const char *method;
     char *url;
@@ -76,7 +76,9 @@ struct spw_rate_signals {
 struct spw_profile {
     const char *name;
     const char *default_url;
-    bool needs_connection; /* its paths hold a connection's id: an account without one is refused */
+    /* Methods and paths the account's credentials may be used for: "METHOD /path" patterns, '*' = one segment. */
+    const char *const *allowed;
+    size_t allowed_count;
     /* Build the calculation. secret is the account's credential (not NUL-checked by the profile's caller). */
     enum spw_status (*build)(const struct spw_quote_request *quote, const struct spw_conf_account *account,
                              const char *secret, const char *idempotency_key, struct spw_call *out,
@@ -84,12 +86,17 @@ struct spw_profile {
     /* Read the answer to it. Pure over (status, headers, body). */
     void (*read)(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                  size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
+    enum spw_status (*ping)(const struct spw_conf_account *account, const char *secret, struct spw_call *out,
+                            struct spw_error *err);
 };
 
 /* NULL when there is no such profile. */
 const struct spw_profile *spw_profile_find(const char *name);
 /* "taxcloud, ..." for error texts. */
 const char *spw_profile_names(void);
+/* Is this method + decoded path within the profile's allow-list for this account? */
+bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
+                        const char *method, const char *path);
 
 /* What a bare number in a reset header means where the number alone cannot tell. */
 enum spw_reset_unit {

@@ -1,4 +1,4 @@
-/* taxcloud.c: building the call to TaxCloud's API v3: the cart calculation.
+/* taxcloud.c: building calls to TaxCloud's API v3: the cart calculation and the ping.
  *
  * Owns: the profile's data and the request's form. Called by: http/decide.c through the profile. Thread: any; pure.
  *
@@ -24,6 +24,19 @@
 #define EXACT_MAX      999999999999999 /* 15 digits: what a double carries exactly as decimal text */
 #define JSON_STYLE     (JSON_COMPACT | JSON_REAL_PRECISION(15))
 #define MICRO          1000000
+
+static const char *const allowed[] = {
+    "POST /tax/connections/{connectionId}/carts",
+    "GET /tax/connections/{connectionId}/carts/*",
+    "POST /tax/connections/{connectionId}/carts/orders",
+    "POST /tax/connections/{connectionId}/orders",
+    "GET /tax/connections/{connectionId}/orders/*",
+    "PATCH /tax/connections/{connectionId}/orders/*",
+    "POST /tax/connections/{connectionId}/orders/refunds/*",
+    "GET /tax/connections/{connectionId}/ping",
+    "POST /tax/verify-address",
+    "POST /tax/tic/search",
+};
 
 static enum spw_status no_memory(struct spw_error *err)
 {
@@ -61,14 +74,14 @@ static enum spw_status check_account(const struct spw_conf_account *account, con
                 account->name);
     if (!secret || !secret[0])
         return spw_error_set(err, SPW_STATUS_INVALID,
-                             "accounts.%s.credentials: the key is empty; put it into the file or "
+                             "accounts.%s.api_key: the key is empty; put it into the file or "
                              "variable named there",
                              account->name);
     for (const char *p = secret; *p; p++)
         if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
             return spw_error_set(
                 err, SPW_STATUS_INVALID,
-                "accounts.%s.credentials: the key holds a blank, line break or other byte that cannot go "
+                "accounts.%s.api_key: the key holds a blank, line break or other byte that cannot go "
                 "into a header; store the key alone",
                 account->name);
     return SPW_STATUS_OK;
@@ -76,7 +89,8 @@ static enum spw_status check_account(const struct spw_conf_account *account, con
 
 /* URL, common headers and, last, the credential. */
 static enum spw_status open_call(const struct spw_conf_account *account, const char *secret,
-                                 struct spw_call *call, struct spw_error *err)
+                                 const char *method, const char *tail, struct spw_call *call,
+                                 struct spw_error *err)
 {
     memset(call, 0, sizeof *call);
     enum spw_status status = check_account(account, secret, err);
@@ -86,14 +100,14 @@ static enum spw_status open_call(const struct spw_conf_account *account, const c
     size_t base_bytes = strlen(base);
     while (base_bytes > 0 && base[base_bytes - 1] == '/')
         base_bytes--;
-    call->method = "POST";
-    if (asprintf(&call->url, "%.*s/tax/connections/%s/carts", (int)base_bytes, base, account->connection) <
+    call->method = method;
+    if (asprintf(&call->url, "%.*s/tax/connections/%s/%s", (int)base_bytes, base, account->connection, tail) <
         0) {
         call->url = NULL;
         return no_memory(err);
     }
     status = add_header(call, err, "Accept", "application/json");
-    if (!status)
+    if (!status && strcmp(method, "POST") == 0)
         status = add_header(call, err, "Content-Type", "application/json");
     if (!status)
         status = add_header(call, err, "X-API-KEY", secret);
@@ -258,7 +272,7 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
                              const char *secret, const char *idempotency_key, struct spw_call *out,
                              struct spw_error *err)
 {
-    enum spw_status status = open_call(account, secret, out, err);
+    enum spw_status status = open_call(account, secret, "POST", "carts", out, err);
     if (status)
         return status;
     json_t *cart = NULL;
@@ -286,10 +300,18 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
     return status;
 }
 
+static enum spw_status ping(const struct spw_conf_account *account, const char *secret, struct spw_call *out,
+                            struct spw_error *err)
+{
+    return open_call(account, secret, "GET", "ping", out, err);
+}
+
 const struct spw_profile spw_profile_taxcloud = {
     .name = "taxcloud",
     .default_url = "https://api.v3.taxcloud.com",
-    .needs_connection = true,
+    .allowed = allowed,
+    .allowed_count = sizeof allowed / sizeof allowed[0],
     .build = build,
     .read = spw_taxcloud_read,
+    .ping = ping,
 };

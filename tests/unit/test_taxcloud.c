@@ -209,8 +209,22 @@ static void test_build_refuses(void **state)
     snprintf(a.connection, sizeof a.connection, "../admin");
     expect_refused(&q, &a, KEY, "accounts.main.connection");
     a = account();
-    expect_refused(&q, &a, "", "accounts.main.credentials");
-    expect_refused(&q, &a, "k\r\nX-Evil: 1", "accounts.main.credentials");
+    expect_refused(&q, &a, "", "accounts.main.api_key");
+    expect_refused(&q, &a, "k\r\nX-Evil: 1", "accounts.main.api_key");
+}
+
+static void test_ping(void **state)
+{
+    (void)state;
+    struct spw_conf_account a = account();
+    struct spw_call call;
+    assert_int_equal(taxcloud()->ping(&a, KEY, &call, NULL), SPW_STATUS_OK);
+    assert_string_equal(call.method, "GET");
+    assert_string_equal(
+        call.url, "https://api.v3.taxcloud.com/tax/connections/25eb9b97-5acb-492d-b720-c03e79cf715a/ping");
+    assert_null(call.body);
+    assert_int_equal(call.header_count, 2);
+    spw_call_clean_up(&call);
 }
 
 /* ---- answers ---- */
@@ -443,6 +457,68 @@ static void test_read_status(void **state)
     }
 }
 
+static void test_allow_list(void **state)
+{
+    (void)state;
+#define C "/tax/connections/25eb9b97-5acb-492d-b720-c03e79cf715a"
+    static const struct {
+        bool allowed;
+        const char *method, *path;
+    } cases[] = {
+        {true, "POST", C "/carts"},
+        {true, "GET", C "/carts/abc"},
+        {true, "POST", C "/carts/orders"},
+        {true, "POST", C "/orders"},
+        {true, "GET", C "/orders/1000_48-213"},
+        {true, "PATCH", C "/orders/1"},
+        {true, "POST", C "/orders/refunds/1"},
+        {true, "GET", C "/ping"},
+        {true, "POST", "/tax/verify-address"},
+        {true, "POST", "/tax/tic/search"},
+        {false, "GET", C "/carts"},
+        {false, "DELETE", C "/orders/1"},
+        {false, "post", C "/carts"},
+        {false, "POS", C "/carts"},
+        {false, "", C "/carts"},
+        {false, "POST", C "/carts/"},
+        {false, "POST", C "/carts/x"},
+        {false, "GET", C "/carts/a/b"},
+        {false, "GET", C "/carts/"},
+        {false, "POST", "/tax/connections/other/carts"},
+        {false, "POST", "/tax/connections//carts"},
+        {false, "POST", "/tax/connections/25eb9b97-5acb-492d-b720-c03e79cf715/carts"},
+        {false, "POST", "/tax/connections/{connectionId}/carts"},
+        {false, "GET", C "/carts/.."},
+        {false, "GET", C "/orders/../../x"},
+        {false, "GET", C "/orders/."},
+        {false, "GET", C "//orders/1"},
+        {false, "GET", C "/orders/a@b"},
+        {false, "GET", C "/orders/a%2e"},
+        {false, "GET", C "/orders/a?x=1"},
+        {false, "GET", C "/orders/a#x"},
+        {false, "GET", C "/orders/a\\b"},
+        {false, "GET", C "/orders/a b"},
+        {false, "GET", C "/orders/a\r\nX: y"},
+        {false, "GET", C "/orders/a\x7f"},
+        {false, "GET", C "/orders/a\xc3\xa9"},
+        {false, "POST", "https://evil.test" C "/carts"},
+        {false, "POST", "//evil.test" C "/carts"},
+        {false, "POST", "tax/verify-address"},
+        {false, "POST", "*"},
+        {false, "POST", ""},
+        {false, "POST", "/"},
+        {false, "GET", "/"},
+    };
+    struct spw_conf_account a = account();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (spw_profile_allows(taxcloud(), &a, cases[i].method, cases[i].path) != cases[i].allowed)
+            fail_msg("%s %s: wanted %d", cases[i].method, cases[i].path, cases[i].allowed);
+    assert_false(spw_profile_allows(NULL, &a, "GET", C "/ping"));
+    assert_false(spw_profile_allows(taxcloud(), &a, "GET", NULL));
+    a.connection[0] = 0; /* an account without connection matches no path that needs one */
+    assert_false(spw_profile_allows(taxcloud(), &a, "GET", "/tax/connections//ping"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,12 +527,14 @@ int main(void)
         cmocka_unit_test(test_build_default_url),
         cmocka_unit_test(test_price_times_quantity),
         cmocka_unit_test(test_build_refuses),
+        cmocka_unit_test(test_ping),
         cmocka_unit_test(test_read_good),
         cmocka_unit_test(test_read_without_shipping),
         cmocka_unit_test(test_read_broken),
         cmocka_unit_test(test_read_bytes),
         cmocka_unit_test(test_read_overflow),
         cmocka_unit_test(test_read_status),
+        cmocka_unit_test(test_allow_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
