@@ -17,9 +17,6 @@
 extern "C" {
 #endif
 
-enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
-enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
-
 /* Why there is no answer. */
 enum spw_no_answer {
     SPW_ANSWERED,

@@ -217,16 +217,18 @@ struct spw_limiter {
 };
 
 /* The fallback's rules. One slot of a two-slot latch. */
+enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
+enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
 struct spw_tax_code {
     char code[32];
-    uint32_t rule; /* 0 general, 1 exempt, 2 learned, 3 refuse */
+    uint32_t rule; /* enum spw_tax_code_rule */
     uint32_t spare;
 };
 struct spw_policy {
     uint32_t nexus_all;
     uint32_t nexus_count;
     char nexus[SPW_NEXUS_MAX_COUNT][4];
-    uint32_t on_no_rate; /* 0 block, 1 state average, 2 default rate */
+    uint32_t on_no_rate; /* enum spw_no_rate_policy */
     uint32_t default_rate_ppb;
     uint32_t rounding; /* enum spw_rounding */
     uint32_t shipping_taxable;

@@ -463,6 +463,8 @@ struct spw_limiter {
   uint8_t spare[64];
   struct spw_limiter_conf conf[SPW_CONFIG_SLOTS];
 };
+enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
+enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
 struct spw_tax_code {
   char code[32];
   uint32_t rule;
@@ -2093,8 +2095,6 @@ static inline bool spw_place_from(const struct spw_address *address, struct spw_
 
 /* ---- spw_fallback.h ---- */
 
-enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
-enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
 enum spw_no_answer { SPW_ANSWERED, SPW_NO_ANSWER_RATE, SPW_NO_ANSWER_TOO_OLD, SPW_NO_ANSWER_TAX_CODE, SPW_NO_ANSWER_TABLE, SPW_NO_ANSWER_PLACE };
 static inline const char *spw_no_answer_name(uint32_t why) {
   static const char *const name[] = {"", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination"};

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shm/spw_quote.h"
+#include "shm/spw_layout.h"
 #include "sidecar/obs/error.h"
 
 #define SPW_CONF_ACCOUNTS_MAX_COUNT     16u
@@ -79,12 +79,9 @@ struct spw_conf_account {
     struct spw_conf_integration integrations[SPW_CONF_INTEGRATIONS_MAX_COUNT];
 };
 
-enum spw_on_no_rate { SPW_ON_NO_RATE_BLOCK, SPW_ON_NO_RATE_STATE_AVERAGE, SPW_ON_NO_RATE_DEFAULT_RATE };
-enum spw_tax_rule { SPW_TAX_GENERAL, SPW_TAX_EXEMPT, SPW_TAX_LEARNED, SPW_TAX_REFUSE };
-
 struct spw_conf_tax_code {
     char code[32]; /* the provider's product code */
-    enum spw_tax_rule rule;
+    enum spw_tax_code_rule rule;
 };
 
 struct spw_conf_rate_file {
@@ -99,11 +96,11 @@ struct spw_conf_fallback {
     char nexus[SPW_CONF_STATES_MAX_COUNT][4]; /* "WA" */
     uint32_t rate_files_count;
     struct spw_conf_rate_file rate_files[SPW_CONF_RATE_FILES_MAX_COUNT];
-    uint32_t max_age_warn_days;         /* default 45 */
-    uint32_t max_age_refuse_days;       /* default 120 */
-    enum spw_on_no_rate on_no_rate;     /* default block */
-    uint32_t default_rate_ppb;          /* with DEFAULT_RATE: mandatory */
-    enum spw_tax_rule tax_rule_default; /* default general */
+    uint32_t max_age_warn_days;              /* default 45 */
+    uint32_t max_age_refuse_days;            /* default 120 */
+    enum spw_no_rate_policy on_no_rate;      /* default block */
+    uint32_t default_rate_ppb;               /* with DEFAULT_RATE: mandatory */
+    enum spw_tax_code_rule tax_rule_default; /* default general */
     uint32_t tax_codes_count;
     struct spw_conf_tax_code tax_codes[SPW_CONF_TAX_CODES_MAX_COUNT];
     enum spw_rounding rounding; /* default half-up/line */

@@ -133,14 +133,14 @@ static enum spw_status check_max_age(struct spw_check *c, const Spillway__V1__Ma
 static enum spw_status check_default_rate(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
                                           struct spw_conf_fallback *out)
 {
-    out->on_no_rate = SPW_ON_NO_RATE_BLOCK;
+    out->on_no_rate = SPW_NO_RATE_BLOCK;
     if (in->has_on_no_rate &&
         in->on_no_rate == SPILLWAY__V1__FALLBACK_CONFIG__ON_NO_RATE__ON_NO_RATE_STATE_AVERAGE)
-        out->on_no_rate = SPW_ON_NO_RATE_STATE_AVERAGE;
+        out->on_no_rate = SPW_NO_RATE_STATE_AVERAGE;
     if (in->has_on_no_rate &&
         in->on_no_rate == SPILLWAY__V1__FALLBACK_CONFIG__ON_NO_RATE__ON_NO_RATE_DEFAULT_RATE)
-        out->on_no_rate = SPW_ON_NO_RATE_DEFAULT_RATE;
-    bool used = out->on_no_rate == SPW_ON_NO_RATE_DEFAULT_RATE;
+        out->on_no_rate = SPW_NO_RATE_DEFAULT;
+    bool used = out->on_no_rate == SPW_NO_RATE_DEFAULT;
     if (used && !in->default_rate)
         return spw_check_fault(c, "default_rate",
                                "is missing: on_no_rate: default_rate needs it, as 0.0825 or 8.25%%");
@@ -153,27 +153,27 @@ static enum spw_status check_default_rate(struct spw_check *c, const Spillway__V
     return status ? spw_check_place(c, "default_rate", status) : status;
 }
 
-static enum spw_tax_rule rule_of(Spillway__V1__FallbackConfig__TaxRule rule)
+static enum spw_tax_code_rule rule_of(Spillway__V1__FallbackConfig__TaxRule rule)
 {
     switch (rule) {
     case SPILLWAY__V1__FALLBACK_CONFIG__TAX_RULE__TAX_RULE_EXEMPT:
-        return SPW_TAX_EXEMPT;
+        return SPW_RULE_EXEMPT;
     case SPILLWAY__V1__FALLBACK_CONFIG__TAX_RULE__TAX_RULE_LEARNED:
-        return SPW_TAX_LEARNED;
+        return SPW_RULE_LEARNED;
     case SPILLWAY__V1__FALLBACK_CONFIG__TAX_RULE__TAX_RULE_REFUSE:
-        return SPW_TAX_REFUSE;
+        return SPW_RULE_REFUSE;
     default:
-        return SPW_TAX_GENERAL;
+        return SPW_RULE_GENERAL;
     }
 }
 
 static enum spw_status check_tax_codes(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
                                        struct spw_conf_fallback *out)
 {
-    out->tax_rule_default = SPW_TAX_GENERAL;
+    out->tax_rule_default = SPW_RULE_GENERAL;
     for (size_t i = 0; i < in->n_tax_codes; i++) {
         const Spillway__V1__FallbackConfig__TaxCodesEntry *entry = in->tax_codes[i];
-        enum spw_tax_rule rule = rule_of(entry->value);
+        enum spw_tax_code_rule rule = rule_of(entry->value);
         if (!strcmp(entry->key, DEFAULT_CODE)) {
             out->tax_rule_default = rule;
             continue;

@@ -323,9 +323,7 @@ static void put_policy(struct spw_state *state)
     policy.nexus_count = f->nexus_count;
     for (uint32_t i = 0; i < f->nexus_count && i < SPW_NEXUS_MAX_COUNT; i++)
         memcpy(policy.nexus[i], f->nexus[i], sizeof policy.nexus[i]);
-    policy.on_no_rate = f->on_no_rate == SPW_ON_NO_RATE_STATE_AVERAGE  ? SPW_NO_RATE_STATE_AVERAGE
-                        : f->on_no_rate == SPW_ON_NO_RATE_DEFAULT_RATE ? SPW_NO_RATE_DEFAULT
-                                                                       : SPW_NO_RATE_BLOCK;
+    policy.on_no_rate = f->on_no_rate;
     policy.default_rate_ppb = f->default_rate_ppb;
     policy.rounding = f->rounding;
     policy.shipping_taxable = f->shipping_taxable;

@@ -81,8 +81,8 @@ static void minimal_file_has_the_documented_defaults(void **unused)
     assert_int_equal(f->rate_files[0].as_of_day, 20393);
     assert_int_equal(f->max_age_warn_days, 45);
     assert_int_equal(f->max_age_refuse_days, 120);
-    assert_int_equal(f->on_no_rate, SPW_ON_NO_RATE_BLOCK);
-    assert_int_equal(f->tax_rule_default, SPW_TAX_GENERAL);
+    assert_int_equal(f->on_no_rate, SPW_NO_RATE_BLOCK);
+    assert_int_equal(f->tax_rule_default, SPW_RULE_GENERAL);
     assert_int_equal(f->rounding, SPW_ROUNDING_HALF_UP_LINE);
     assert_true(f->shipping_taxable);
     assert_string_equal(conf->segment.pub_dir, "/run/spillway/pub");
@@ -144,13 +144,13 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_string_equal(f->rate_files[1].source, "own-list");
     assert_int_equal(f->max_age_warn_days, 30);
     assert_int_equal(f->max_age_refuse_days, 90);
-    assert_int_equal(f->on_no_rate, SPW_ON_NO_RATE_DEFAULT_RATE);
+    assert_int_equal(f->on_no_rate, SPW_NO_RATE_DEFAULT);
     assert_int_equal(f->default_rate_ppb, 100000000);
     assert_int_equal(f->tax_codes_count, 3);
     assert_string_equal(f->tax_codes[0].code, "PC040100");
-    assert_int_equal(f->tax_codes[0].rule, SPW_TAX_EXEMPT);
-    assert_int_equal(f->tax_codes[1].rule, SPW_TAX_LEARNED);
-    assert_int_equal(f->tax_codes[2].rule, SPW_TAX_REFUSE);
+    assert_int_equal(f->tax_codes[0].rule, SPW_RULE_EXEMPT);
+    assert_int_equal(f->tax_codes[1].rule, SPW_RULE_LEARNED);
+    assert_int_equal(f->tax_codes[2].rule, SPW_RULE_REFUSE);
     assert_int_equal(f->rounding, SPW_ROUNDING_HALF_UP_ORDER);
     assert_false(f->shipping_taxable);
     assert_string_equal(conf->segment.pub_dir, "/run/shop/pub");
@@ -181,7 +181,7 @@ static void other_spellings_mean_the_same(void **unused)
                    "      limit: {rate: \"0/s\", pods: 4}}\r\n"
                    "store: {on_full: hand_back}\r\nfallback: {on_no_rate: state-average}\r\n...\r\n");
     assert_int_equal(conf->accounts[0].limit.burst_count, 0); /* rate 0: nothing to burst */
-    assert_int_equal(conf->fallback.on_no_rate, SPW_ON_NO_RATE_STATE_AVERAGE);
+    assert_int_equal(conf->fallback.on_no_rate, SPW_NO_RATE_STATE_AVERAGE);
     spw_conf_destroy(conf);
     conf = parse_good(GOOD "    breaker: {cooldown: 45s}\ndrain: 0s\n");
     assert_int_equal(conf->accounts[0].breaker.cooldown_min_ms, 45000);

@@ -239,7 +239,7 @@ static void nexus(void **state)
 static void some_codes(struct spw_conf_fallback *fallback)
 {
     static const char *const code[] = {"FOOD", "LEARN", "NEVER"};
-    static const enum spw_tax_rule rule[] = {SPW_TAX_EXEMPT, SPW_TAX_LEARNED, SPW_TAX_REFUSE};
+    static const enum spw_tax_code_rule rule[] = {SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE};
     fallback->tax_codes_count = 3;
     for (unsigned i = 0; i < 3; i++) {
         snprintf(fallback->tax_codes[i].code, sizeof fallback->tax_codes[i].code, "%s", code[i]);
@@ -271,12 +271,12 @@ static void tax_codes(void **state)
 
 static void use_default_rate(struct spw_conf_fallback *fallback)
 {
-    fallback->on_no_rate = SPW_ON_NO_RATE_DEFAULT_RATE;
+    fallback->on_no_rate = SPW_NO_RATE_DEFAULT;
     fallback->default_rate_ppb = 100000000;
 }
 static void use_state_average(struct spw_conf_fallback *fallback)
 {
-    fallback->on_no_rate = SPW_ON_NO_RATE_STATE_AVERAGE;
+    fallback->on_no_rate = SPW_NO_RATE_STATE_AVERAGE;
 }
 
 /* Where no rate is known the policy decides, and the answer says so. */
