@@ -85,11 +85,11 @@ static void report(struct reader *r, uint32_t line, const char *column, const ch
 
 /* --- header ------------------------------------------------------------------------------------------------- */
 
-static enum spw_status read_header_cell(struct reader *r, const struct spw_cell *cell, size_t at)
+static enum spw_status read_header_cell(struct reader *r, const struct spw_rates_cell *cell, size_t at)
 {
     for (size_t c = 0; c < COLUMNS_COUNT; c++) {
-        bool same = spw_cell_is(cell, COLUMN_NAMES[c][0]) ||
-                    (COLUMN_NAMES[c][1] && spw_cell_is(cell, COLUMN_NAMES[c][1]));
+        bool same = spw_rates_cell_is(cell, COLUMN_NAMES[c][0]) ||
+                    (COLUMN_NAMES[c][1] && spw_rates_cell_is(cell, COLUMN_NAMES[c][1]));
         if (!same)
             continue;
         if (r->column_at[c] != SIZE_MAX)
@@ -104,13 +104,13 @@ static enum spw_status read_header(struct reader *r)
 {
     const char *line;
     size_t bytes;
-    struct spw_cell cells[SPW_CELLS_MAX_COUNT];
+    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
     do {
         if (!next_line(r, &line, &bytes))
             return spw_error_set(r->err, SPW_STATUS_PARSE, "%s: the file is empty: name a rate table",
                                  r->name);
     } while (!bytes);
-    const char *fault = spw_cells_split(line, bytes, cells, &r->columns_count);
+    const char *fault = spw_rates_cells_split(line, bytes, cells, &r->columns_count);
     if (fault)
         return spw_error_set(r->err, SPW_STATUS_PARSE, "%s:%u: header line: %s", r->name, r->line, fault);
     for (size_t c = 0; c < COLUMNS_COUNT; c++)
@@ -134,14 +134,15 @@ static enum spw_status read_header(struct reader *r)
 
 /* The cells of a row, or what is wrong with its form; NULL *fault and no cells for an empty line. */
 static bool split_row(const struct reader *r, const char *line, size_t bytes,
-                      struct spw_cell cells[SPW_CELLS_MAX_COUNT], size_t *count, const char **fault)
+                      struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT], size_t *count,
+                      const char **fault)
 {
     *count = 0;
     *fault = NULL;
     while (bytes && line[bytes - 1] == ' ')
         bytes--;
     if (bytes)
-        *fault = spw_cells_split(line, bytes, cells, count);
+        *fault = spw_rates_cells_split(line, bytes, cells, count);
     return bytes && !*fault && *count == r->columns_count;
 }
 
@@ -156,11 +157,11 @@ static void count_units(struct reader r, struct unit_count *out)
 {
     const char *line, *fault;
     size_t bytes, count;
-    struct spw_cell cells[SPW_CELLS_MAX_COUNT];
+    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
     while (next_line(&r, &line, &bytes)) {
         struct spw_number number;
         if (!split_row(&r, line, bytes, cells, &count, &fault) ||
-            !spw_cell_number(&cells[r.column_at[COMBINED]], &number) || number.is_percent ||
+            !spw_rates_cell_number(&cells[r.column_at[COMBINED]], &number) || number.is_percent ||
             !number.value_e11)
             continue;
         if (number.value_e11 > SPW_NUMBER_ONE) {
@@ -194,7 +195,7 @@ static enum spw_status find_unit(struct reader *r)
 
 /* --- second pass: rows -------------------------------------------------------------------------------------- */
 
-static bool read_state(struct reader *r, const struct spw_cell *cell, struct spw_rate_row *row)
+static bool read_state(struct reader *r, const struct spw_rates_cell *cell, struct spw_rate_row *row)
 {
     bool ok = cell->bytes == 2;
     for (size_t i = 0; ok && i < 2; i++)
@@ -206,7 +207,7 @@ static bool read_state(struct reader *r, const struct spw_cell *cell, struct spw
     return ok;
 }
 
-static bool read_zip(struct reader *r, const struct spw_cell *cell, struct spw_rate_row *row)
+static bool read_zip(struct reader *r, const struct spw_rates_cell *cell, struct spw_rate_row *row)
 {
     bool ok = cell->bytes == 5;
     uint32_t zip = 0;
@@ -223,11 +224,12 @@ static bool read_zip(struct reader *r, const struct spw_cell *cell, struct spw_r
     return ok;
 }
 
-static bool read_rate(struct reader *r, const struct spw_cell *cell, enum column column, uint32_t *out_ppb)
+static bool read_rate(struct reader *r, const struct spw_rates_cell *cell, enum column column,
+                      uint32_t *out_ppb)
 {
     struct spw_number number;
     const char *fault = NULL;
-    if (!spw_cell_number(cell, &number))
+    if (!spw_rates_cell_number(cell, &number))
         fault = "is no rate: write a fraction (0.0825) or a percent with its sign (8.25%)";
     else if (column == COMBINED && !number.is_percent && r->percent && number.value_e11 &&
              number.value_e11 <= SPW_NUMBER_ONE)
@@ -242,7 +244,7 @@ static bool read_rate(struct reader *r, const struct spw_cell *cell, enum column
 }
 
 /* The name is for people: what is no plain text becomes '?', a long one is cut. */
-static void read_region(const struct spw_cell *cell, struct spw_rate_row *row)
+static void read_region(const struct spw_rates_cell *cell, struct spw_rate_row *row)
 {
     size_t n = 0;
     for (size_t i = 0; i < cell->bytes && n < sizeof row->region - 1; i++) {
@@ -255,7 +257,7 @@ static void read_region(const struct spw_cell *cell, struct spw_rate_row *row)
 
 static bool read_row(struct reader *r, const char *line, size_t bytes, struct spw_rate_row *row)
 {
-    struct spw_cell cells[SPW_CELLS_MAX_COUNT];
+    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
     size_t count;
     const char *fault;
     if (!split_row(r, line, bytes, cells, &count, &fault)) {

@@ -8,7 +8,7 @@
 #define NUMBER_MAX_WHOLE 1000u
 #define PPB_ONE          1000000000u
 
-static struct spw_cell trimmed(const char *text, size_t bytes)
+static struct spw_rates_cell trimmed(const char *text, size_t bytes)
 {
     while (bytes && (*text == ' ' || *text == '\t')) {
         text++;
@@ -16,11 +16,11 @@ static struct spw_cell trimmed(const char *text, size_t bytes)
     }
     while (bytes && (text[bytes - 1] == ' ' || text[bytes - 1] == '\t'))
         bytes--;
-    return (struct spw_cell){text, bytes};
+    return (struct spw_rates_cell){text, bytes};
 }
 
 /* One cell from p on; *next is the comma behind it, or end. */
-static const char *split_one(const char *p, const char *end, struct spw_cell *cell, const char **next)
+static const char *split_one(const char *p, const char *end, struct spw_rates_cell *cell, const char **next)
 {
     const char *start = p;
     while (start < end && *start == ' ')
@@ -44,13 +44,13 @@ static const char *split_one(const char *p, const char *end, struct spw_cell *ce
     return q < end && *q != ',' ? "text behind a closing quote: separate cells with a comma" : NULL;
 }
 
-const char *spw_cells_split(const char *line, size_t bytes, struct spw_cell cells[SPW_CELLS_MAX_COUNT],
-                            size_t *count)
+const char *spw_rates_cells_split(const char *line, size_t bytes,
+                                  struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT], size_t *count)
 {
     const char *end = line + bytes;
     *count = 0;
     for (const char *p = line;; p++) {
-        if (*count == SPW_CELLS_MAX_COUNT)
+        if (*count == SPW_RATES_CELLS_MAX_COUNT)
             return "more than 64 cells: this is no rate table";
         const char *next;
         const char *fault = split_one(p, end, &cells[*count], &next);
@@ -63,12 +63,12 @@ const char *spw_cells_split(const char *line, size_t bytes, struct spw_cell cell
     }
 }
 
-bool spw_cell_is(const struct spw_cell *cell, const char *word)
+bool spw_rates_cell_is(const struct spw_rates_cell *cell, const char *word)
 {
     return strlen(word) == cell->bytes && !strncasecmp(cell->text, word, cell->bytes);
 }
 
-bool spw_cell_number(const struct spw_cell *cell, struct spw_number *out)
+bool spw_rates_cell_number(const struct spw_rates_cell *cell, struct spw_number *out)
 {
     const char *p = cell->text, *end = p + cell->bytes;
     *out = (struct spw_number){0};
