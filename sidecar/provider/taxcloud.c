@@ -74,14 +74,14 @@ static enum spw_status check_account(const struct spw_conf_account *account, con
                 account->name);
     if (!secret || !secret[0])
         return spw_error_set(err, SPW_STATUS_INVALID,
-                             "accounts.%s.api_key: the key is empty; put it into the file or "
+                             "accounts.%s.credentials: the key is empty; put it into the file or "
                              "variable named there",
                              account->name);
     for (const char *p = secret; *p; p++)
         if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
             return spw_error_set(
                 err, SPW_STATUS_INVALID,
-                "accounts.%s.api_key: the key holds a blank, line break or other byte that cannot go "
+                "accounts.%s.credentials: the key holds a blank, line break or other byte that cannot go "
                 "into a header; store the key alone",
                 account->name);
     return SPW_STATUS_OK;

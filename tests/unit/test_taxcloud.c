@@ -209,8 +209,8 @@ static void test_build_refuses(void **state)
     snprintf(a.connection, sizeof a.connection, "../admin");
     expect_refused(&q, &a, KEY, "accounts.main.connection");
     a = account();
-    expect_refused(&q, &a, "", "accounts.main.api_key");
-    expect_refused(&q, &a, "k\r\nX-Evil: 1", "accounts.main.api_key");
+    expect_refused(&q, &a, "", "accounts.main.credentials");
+    expect_refused(&q, &a, "k\r\nX-Evil: 1", "accounts.main.credentials");
 }
 
 static void test_ping(void **state)
