@@ -61,13 +61,9 @@ static const struct {
 #undef FAMILY_ROW
 };
 
-struct text {
-    FILE *out;
-};
-
-static void begin(struct text *t, enum family f)
+static void begin(FILE *out, enum family f)
 {
-    fprintf(t->out, "# HELP %s %s\n# TYPE %s %s\n", family[f].name, family[f].help, family[f].name,
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", family[f].name, family[f].help, family[f].name,
             family[f].type);
 }
 
@@ -85,26 +81,26 @@ static void label_value(FILE *out, const char *value)
 }
 
 /* One sample; labels are name, value pairs ended by NULL. */
-static void sample(struct text *t, const char *name, double value, ...)
+static void sample(FILE *out, const char *name, double value, ...)
 {
     va_list labels;
     const char *label, *separator = "{";
-    fputs(name, t->out);
+    fputs(name, out);
     va_start(labels, value);
     while ((label = va_arg(labels, const char *)) != NULL) {
-        fprintf(t->out, "%s%s=\"", separator, label);
-        label_value(t->out, va_arg(labels, const char *));
-        fputc('"', t->out);
+        fprintf(out, "%s%s=\"", separator, label);
+        label_value(out, va_arg(labels, const char *));
+        fputc('"', out);
         separator = ",";
     }
     va_end(labels);
-    fprintf(t->out, "%s %.15g\n", *separator == ',' ? "}" : "", value);
+    fprintf(out, "%s %.15g\n", *separator == ',' ? "}" : "", value);
 }
 
-static void put(struct text *t, enum family f, double value, const char *label, const char *is,
-                const char *label2, const char *is2)
+static void put(FILE *out, enum family f, double value, const char *label, const char *is, const char *label2,
+                const char *is2)
 {
-    sample(t, family[f].name, value, label, is, label2, is2, NULL);
+    sample(out, family[f].name, value, label, is, label2, is2, NULL);
 }
 
 static double per_second(const struct spw_rate *rate)
@@ -114,37 +110,37 @@ static double per_second(const struct spw_rate *rate)
 
 /* ---- by account ---- */
 
-static void decisions(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void decisions(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
     for (uint32_t i = 0; i < SPW_DECISION_COUNT; i++)
-        put(t, M_DECISIONS, (double)c->decisions[i], "account", account, "decision", spw_decision_name(i));
+        put(out, M_DECISIONS, (double)c->decisions[i], "account", account, "decision", spw_decision_name(i));
 }
 
-static void fallbacks(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void fallbacks(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
     for (uint32_t i = 1; i < SPW_FALLBACK_COUNT; i++)
-        put(t, M_FALLBACKS, (double)c->fallbacks[i], "account", account, "type", spw_fallback_name(i));
+        put(out, M_FALLBACKS, (double)c->fallbacks[i], "account", account, "type", spw_fallback_name(i));
 }
 
-static void calls(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void calls(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
     static const char *const name[SPW_CALL_RESULTS] = {"ok",     "throttled", "rejected", "error",
                                                        "broken", "timeout",   "connect"};
     for (uint32_t i = 0; i < SPW_CALL_RESULTS; i++)
-        put(t, M_CALLS, (double)c->calls[i], "account", account, "result", name[i]);
+        put(out, M_CALLS, (double)c->calls[i], "account", account, "result", name[i]);
 }
 
-static void retries(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void retries(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
-    put(t, M_RETRIES, (double)c->retries, "account", account, NULL, NULL);
+    put(out, M_RETRIES, (double)c->retries, "account", account, NULL, NULL);
 }
 
-static void unexpected(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void unexpected(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
-    put(t, M_UNEXPECTED, (double)c->unexpected_429, "account", account, NULL, NULL);
+    put(out, M_UNEXPECTED, (double)c->unexpected_429, "account", account, NULL, NULL);
 }
 
-static void latency(struct text *t, const char *account, const struct spw_decider_counters *c)
+static void latency(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
     for (uint32_t d = 0; d < SPW_DECISION_COUNT; d++) {
         uint64_t sum = 0;
@@ -153,170 +149,170 @@ static void latency(struct text *t, const char *account, const struct spw_decide
             sum += c->latency[d][b];
             if (b < SPW_LATENCY_BUCKETS)
                 snprintf(le, sizeof le, "%g", spw_latency_bounds_s[b]);
-            sample(t, "spillway_quote_seconds_bucket", (double)sum, "account", account, "decision",
+            sample(out, "spillway_quote_seconds_bucket", (double)sum, "account", account, "decision",
                    spw_decision_name(d), "le", le, NULL);
         }
-        sample(t, "spillway_quote_seconds_sum", (double)c->latency_sum_us[d] / 1e6, "account", account,
+        sample(out, "spillway_quote_seconds_sum", (double)c->latency_sum_us[d] / 1e6, "account", account,
                "decision", spw_decision_name(d), NULL);
-        sample(t, "spillway_quote_seconds_count", (double)sum, "account", account, "decision",
+        sample(out, "spillway_quote_seconds_count", (double)sum, "account", account, "decision",
                spw_decision_name(d), NULL);
     }
 }
 
-typedef void counter_fn(struct text *t, const char *account, const struct spw_decider_counters *c);
+typedef void counter_fn(FILE *out, const char *account, const struct spw_decider_counters *c);
 
-static void by_counters(struct text *t, const struct spw_admin_options *s, enum family f, counter_fn *fn)
+static void by_counters(FILE *out, const struct spw_admin_options *s, enum family f, counter_fn *fn)
 {
-    begin(t, f);
+    begin(out, f);
     for (uint32_t i = 0; i < s->conf->accounts_count; i++) {
         const char *account = s->conf->accounts[i].name;
         const struct spw_decider_counters *c = spw_decider_counters(s->decider, account);
         if (c)
-            fn(t, account, c);
+            fn(out, account, c);
     }
 }
 
-static void admissions(struct text *t, const char *account, const struct spw_account_status *a)
+static void admissions(FILE *out, const char *account, const struct spw_account_status *a)
 {
     static const char *const name[SPW_STAT_USED] = {
         "allow",      "deny-bucket", "deny-gate",       "deny-breaker",   "deny-concurrency",
         "deny-other", "observed",    "client-fallback", "client-no-rate", "flag-refused"};
     for (uint32_t i = 0; i < SPW_STAT_USED; i++)
-        put(t, M_ADMISSIONS, (double)a->decisions[i], "account", account, "outcome", name[i]);
+        put(out, M_ADMISSIONS, (double)a->decisions[i], "account", account, "outcome", name[i]);
 }
 
-static void limits(struct text *t, const char *account, const struct spw_account_status *a)
+static void limits(FILE *out, const char *account, const struct spw_account_status *a)
 {
-    put(t, M_LIMIT, per_second(&a->limit.limit.rate), "account", account, "scope", "account");
-    put(t, M_LIMIT, per_second(&a->limit.pod_rate), "account", account, "scope", "pod");
+    put(out, M_LIMIT, per_second(&a->limit.limit.rate), "account", account, "scope", "account");
+    put(out, M_LIMIT, per_second(&a->limit.pod_rate), "account", account, "scope", "pod");
 }
 
-static void observed(struct text *t, const char *account, const struct spw_account_status *a)
+static void observed(FILE *out, const char *account, const struct spw_account_status *a)
 {
     if (a->limit.observed_limit_known)
-        put(t, M_OBSERVED, (double)a->limit.observed_limit_count, "account", account, NULL, NULL);
+        put(out, M_OBSERVED, (double)a->limit.observed_limit_count, "account", account, NULL, NULL);
 }
 
-static void tokens(struct text *t, const char *account, const struct spw_account_status *a)
+static void tokens(FILE *out, const char *account, const struct spw_account_status *a)
 {
-    put(t, M_TOKENS, (double)a->limit.tokens_milli / 1000, "account", account, NULL, NULL);
+    put(out, M_TOKENS, (double)a->limit.tokens_milli / 1000, "account", account, NULL, NULL);
 }
 
-static void breaker(struct text *t, const char *account, const struct spw_account_status *a)
+static void breaker(FILE *out, const char *account, const struct spw_account_status *a)
 {
     static const char *const name[] = {"closed", "open", "half-open"};
     for (uint32_t i = 0; i < 3; i++)
-        put(t, M_BREAKER, strcmp(a->breaker.state, name[i]) == 0, "account", account, "state", name[i]);
+        put(out, M_BREAKER, strcmp(a->breaker.state, name[i]) == 0, "account", account, "state", name[i]);
 }
 
-static void gate(struct text *t, const char *account, const struct spw_account_status *a)
+static void gate(FILE *out, const char *account, const struct spw_account_status *a)
 {
-    put(t, M_GATE, (double)a->breaker.gate_shut_for_ms / 1000, "account", account, NULL, NULL);
+    put(out, M_GATE, (double)a->breaker.gate_shut_for_ms / 1000, "account", account, NULL, NULL);
 }
 
-static void healed(struct text *t, const char *account, const struct spw_account_status *a)
+static void healed(FILE *out, const char *account, const struct spw_account_status *a)
 {
-    put(t, M_HEALED, (double)a->limit.healed_count, "account", account, NULL, NULL);
+    put(out, M_HEALED, (double)a->limit.healed_count, "account", account, NULL, NULL);
 }
 
-typedef void account_fn(struct text *t, const char *account, const struct spw_account_status *a);
+typedef void account_fn(FILE *out, const char *account, const struct spw_account_status *a);
 
-static void by_account(struct text *t, const struct spw_admin_options *s, enum family f, account_fn *fn)
+static void by_account(FILE *out, const struct spw_admin_options *s, enum family f, account_fn *fn)
 {
-    begin(t, f);
+    begin(out, f);
     for (uint32_t i = 0; i < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
         struct spw_account_status a;
         if (spw_state_account_status(s->state, i, spw_loop_now_ns(s->loop), &a) == SPW_STATUS_OK)
-            fn(t, a.limit.account, &a);
+            fn(out, a.limit.account, &a);
     }
 }
 
 /* ---- by process ---- */
 
-static void ledger(struct text *t, const struct spw_admin_options *s)
+static void ledger(FILE *out, const struct spw_admin_options *s)
 {
     static const char *const state_name[4] = {"provisional", "confirmed", "cancelled", "superseded"};
     struct spw_store_counts c;
     spw_store_counts(s->store, &c);
-    begin(t, M_FLAGS);
+    begin(out, M_FLAGS);
     for (int i = 0; i < 4; i++)
-        put(t, M_FLAGS, (double)c.by_state[i], "state", state_name[i], NULL, NULL);
-    begin(t, M_ONLY_IN_POD);
-    put(t, M_ONLY_IN_POD, (double)(c.newest_sequence - c.acknowledged_sequence), NULL, NULL, NULL, NULL);
-    begin(t, M_ORDERS);
-    put(t, M_ORDERS, (double)c.orders_placed_count, "event", "placed", NULL, NULL);
-    put(t, M_ORDERS, (double)c.orders_cancelled_count, "event", "cancelled", NULL, NULL);
-    begin(t, M_COMMITS);
-    put(t, M_COMMITS, (double)c.commit_failures_count, NULL, NULL, NULL, NULL);
-    begin(t, M_DAMAGED);
-    put(t, M_DAMAGED, (double)c.damaged_count, NULL, NULL, NULL, NULL);
-    begin(t, M_WRITABLE);
-    put(t, M_WRITABLE, c.writable, NULL, NULL, NULL, NULL);
+        put(out, M_FLAGS, (double)c.by_state[i], "state", state_name[i], NULL, NULL);
+    begin(out, M_ONLY_IN_POD);
+    put(out, M_ONLY_IN_POD, (double)(c.newest_sequence - c.acknowledged_sequence), NULL, NULL, NULL, NULL);
+    begin(out, M_ORDERS);
+    put(out, M_ORDERS, (double)c.orders_placed_count, "event", "placed", NULL, NULL);
+    put(out, M_ORDERS, (double)c.orders_cancelled_count, "event", "cancelled", NULL, NULL);
+    begin(out, M_COMMITS);
+    put(out, M_COMMITS, (double)c.commit_failures_count, NULL, NULL, NULL, NULL);
+    begin(out, M_DAMAGED);
+    put(out, M_DAMAGED, (double)c.damaged_count, NULL, NULL, NULL, NULL);
+    begin(out, M_WRITABLE);
+    put(out, M_WRITABLE, c.writable, NULL, NULL, NULL, NULL);
 }
 
-static void segment(struct text *t, const struct spw_admin_options *s)
+static void segment(FILE *out, const struct spw_admin_options *s)
 {
     struct spw_state_status st;
     spw_state_status(s->state, &st);
-    begin(t, M_CELLS);
-    put(t, M_CELLS, st.cells_count, "what", "all", NULL, NULL);
-    put(t, M_CELLS, st.cells_busy_count, "what", "busy", NULL, NULL);
-    begin(t, M_ATTACHED);
-    put(t, M_ATTACHED, st.attached_count, NULL, NULL, NULL, NULL);
-    begin(t, M_BUILD);
-    sample(t, family[M_BUILD].name, 1.0, "version", SPW_VERSION, "segment", st.origin, NULL);
+    begin(out, M_CELLS);
+    put(out, M_CELLS, st.cells_count, "what", "all", NULL, NULL);
+    put(out, M_CELLS, st.cells_busy_count, "what", "busy", NULL, NULL);
+    begin(out, M_ATTACHED);
+    put(out, M_ATTACHED, st.attached_count, NULL, NULL, NULL, NULL);
+    begin(out, M_BUILD);
+    sample(out, family[M_BUILD].name, 1.0, "version", SPW_VERSION, "segment", st.origin, NULL);
 }
 
-static void rates(struct text *t, const struct spw_admin_options *s)
+static void rates(FILE *out, const struct spw_admin_options *s)
 {
     struct spw_rates_view v;
     double now_s = (double)spw_wall_ms() / 1000;
     spw_state_rates_view(s->state, &v);
-    begin(t, M_RATES);
-    put(t, M_RATES, v.records_count, "what", "used", NULL, NULL);
-    put(t, M_RATES, v.capacity_count, "what", "capacity", NULL, NULL);
-    begin(t, M_RATE_AGE);
+    begin(out, M_RATES);
+    put(out, M_RATES, v.records_count, "what", "used", NULL, NULL);
+    put(out, M_RATES, v.capacity_count, "what", "capacity", NULL, NULL);
+    begin(out, M_RATE_AGE);
     for (uint32_t i = 0; i < v.sources_count; i++)
-        put(t, M_RATE_AGE, now_s - (double)v.sources[i].as_of_day * 86400, "source", v.sources[i].name, NULL,
-            NULL);
+        put(out, M_RATE_AGE, now_s - (double)v.sources[i].as_of_day * 86400, "source", v.sources[i].name,
+            NULL, NULL);
 }
 
-static void loop(struct text *t, const struct spw_admin_options *s)
+static void loop(FILE *out, const struct spw_admin_options *s)
 {
     static const char *const name[] = {"io_uring", "epoll"};
-    begin(t, M_BACKEND);
+    begin(out, M_BACKEND);
     for (int i = 0; i < 2; i++)
-        put(t, M_BACKEND, strcmp(spw_loop_backend_name(s->loop), name[i]) == 0, "backend", name[i], NULL,
+        put(out, M_BACKEND, strcmp(spw_loop_backend_name(s->loop), name[i]) == 0, "backend", name[i], NULL,
             NULL);
-    begin(t, M_LAG);
-    put(t, M_LAG, (double)spw_loop_lag_ns(s->loop) / 1e9, NULL, NULL, NULL, NULL);
+    begin(out, M_LAG);
+    put(out, M_LAG, (double)spw_loop_lag_ns(s->loop) / 1e9, NULL, NULL, NULL, NULL);
 }
 
 char *spw_metrics_text(const struct spw_admin_options *s)
 {
     char *buffer = NULL;
     size_t bytes = 0;
-    struct text t = {open_memstream(&buffer, &bytes)};
-    if (!t.out)
+    FILE *out = open_memstream(&buffer, &bytes);
+    if (!out)
         return NULL;
-    by_counters(&t, s, M_DECISIONS, decisions);
-    by_counters(&t, s, M_FALLBACKS, fallbacks);
-    by_account(&t, s, M_ADMISSIONS, admissions);
-    by_counters(&t, s, M_CALLS, calls);
-    by_counters(&t, s, M_RETRIES, retries);
-    by_counters(&t, s, M_UNEXPECTED, unexpected);
-    by_counters(&t, s, M_LATENCY, latency);
-    by_account(&t, s, M_LIMIT, limits);
-    by_account(&t, s, M_OBSERVED, observed);
-    by_account(&t, s, M_TOKENS, tokens);
-    by_account(&t, s, M_BREAKER, breaker);
-    by_account(&t, s, M_GATE, gate);
-    by_account(&t, s, M_HEALED, healed);
-    ledger(&t, s);
-    segment(&t, s);
-    rates(&t, s);
-    loop(&t, s);
-    if (fclose(t.out) != 0) {
+    by_counters(out, s, M_DECISIONS, decisions);
+    by_counters(out, s, M_FALLBACKS, fallbacks);
+    by_account(out, s, M_ADMISSIONS, admissions);
+    by_counters(out, s, M_CALLS, calls);
+    by_counters(out, s, M_RETRIES, retries);
+    by_counters(out, s, M_UNEXPECTED, unexpected);
+    by_counters(out, s, M_LATENCY, latency);
+    by_account(out, s, M_LIMIT, limits);
+    by_account(out, s, M_OBSERVED, observed);
+    by_account(out, s, M_TOKENS, tokens);
+    by_account(out, s, M_BREAKER, breaker);
+    by_account(out, s, M_GATE, gate);
+    by_account(out, s, M_HEALED, healed);
+    ledger(out, s);
+    segment(out, s);
+    rates(out, s);
+    loop(out, s);
+    if (fclose(out) != 0) {
         free(buffer);
         return NULL;
     }
