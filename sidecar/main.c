@@ -349,13 +349,10 @@ static enum spw_status open_segment(struct sidecar *s, struct spw_error *err)
     struct rate_files files;
     enum spw_status status = rate_files_read(&files, s->conf, err);
     if (status == SPW_STATUS_OK)
-        status = spw_state_open(s->conf, &s->state, err);
-    if (status == SPW_STATUS_OK) {
+        status = spw_state_open_with_rates(s->conf, files.sources, files.count, &s->state, err);
+    if (status == SPW_STATUS_OK)
         spw_log(SPW_LOG_INFO, "segment", "%s (generation %016llx)", spw_state_origin(s->state),
                 (unsigned long long)spw_state_generation(s->state));
-        if (files.count > 0)
-            status = spw_state_rates_replace(s->state, files.sources, files.count, NULL, err);
-    }
     rate_files_clean_up(&files);
     return status;
 }

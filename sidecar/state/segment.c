@@ -4,7 +4,7 @@
  * sidecar out. Called by: main at start and stop. Thread: the loop thread (before the loop runs).
  *
  * Adopt: the files are of this layout, plan and boot: buckets stay drained, an open breaker stays open.
- * Replace: (1) the new pair is made under a temporary name; (2) the current one is linked as prev; (3) it is marked
+ * Replace: (1) the new pair is made under a temporary name, rates included; (2) the current one is linked as prev; (3) it is marked
  * retired; (4) each of its words is exchanged for MOVED, so that a compare-and-swap in flight fails, and what it said
  * is carried over; (5) the new pair is renamed into place; (6) prev is drained and removed (sweep.c). A start that
  * finds the current pair retired goes on at (1): what was moved already is not known any more, and starts EMPTY.
@@ -280,7 +280,18 @@ static bool same_plan(const struct spw_map *map, const struct spw_conf *conf)
            memcmp(map->rw_section, plan.rw, sizeof plan.rw) == 0;
 }
 
-static enum spw_status open_segment(struct spw_state *state, struct spw_error *err)
+/* What the configuration says: accounts, policy, and the rates it names. */
+static enum spw_status fill_segment(struct spw_state *state, const struct spw_rates_source *sources,
+                                    size_t sources_count, uint64_t now_ns, bool fill, struct spw_error *err)
+{
+    enum spw_status status = spw_publish_conf(state, now_ns, fill, err);
+    if (status == SPW_STATUS_OK && sources_count > 0)
+        status = spw_state_rates_replace(state, sources, sources_count, NULL, err);
+    return status;
+}
+
+static enum spw_status open_segment(struct spw_state *state, const struct spw_rates_source *sources,
+                                    size_t sources_count, struct spw_error *err)
 {
     const struct spw_conf_segment *s = &state->conf->segment;
     uint64_t now_ns = spw_now_ns();
@@ -293,11 +304,11 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");
         find_prevs(state, now_ns);
-        return spw_publish_conf(state, now_ns, false, err);
+        return fill_segment(state, sources, sources_count, now_ns, false, err);
     }
     enum spw_status status = make_pair(state, now_ns, err);
     if (status == SPW_STATUS_OK)
-        status = spw_publish_conf(state, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
+        status = fill_segment(state, sources, sources_count, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
     if (status != SPW_STATUS_OK) {
         remove_temporary(s); /* what does not fit is not left lying about in a volume that is too small */
         if (found == SPW_STATUS_OK)
@@ -322,6 +333,12 @@ static enum spw_status open_segment(struct spw_state *state, struct spw_error *e
 
 enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out, struct spw_error *err)
 {
+    return spw_state_open_with_rates(conf, NULL, 0, out, err);
+}
+
+enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const struct spw_rates_source *sources,
+                                          size_t sources_count, struct spw_state **out, struct spw_error *err)
+{
     *out = NULL;
     struct spw_state *state = calloc(1, sizeof *state);
     if (!state)
@@ -332,7 +349,7 @@ enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **o
     state->map.self.lock_fd = -1;
     enum spw_status status = lock_directory(state, err);
     if (status == SPW_STATUS_OK)
-        status = open_segment(state, err);
+        status = open_segment(state, sources, sources_count, err);
     if (status == SPW_STATUS_OK) {
         status = spw_slot_claim(&state->map, conf->segment.rw_dir, SPW_RW_NAME);
         if (status != SPW_STATUS_OK)

@@ -19,10 +19,17 @@
 struct spw_state;
 struct spw_map; /* shm/spw_map.h: the mapped segment with checked accessors */
 
+struct spw_rates_source;
+
 /* Make, adopt or replace the segment in the two directories of the configuration and bring it to the configuration.
  * BUSY when another sidecar holds the directory, NO_SPACE with the bytes needed when a volume is too small. */
 enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
+/* The same with a rate table, as spw_state_rates_replace takes it. A new segment has it before clients see the segment;
+ * one that it does not fit is not put in place. None: an adopted segment keeps its table. */
+enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const struct spw_rates_source *sources,
+                                          size_t sources_count, struct spw_state **out,
+                                          struct spw_error *err) SPW_WARN_UNUSED;
 /* Bytes of the two files for this configuration: what the volumes must hold (twice, while one replaces another). */
 void spw_state_sizes(const struct spw_conf *conf, uint64_t *pub_bytes, uint64_t *rw_bytes);
 void spw_state_close(struct spw_state *state,

@@ -306,6 +306,43 @@ static void second_sidecar(void **state)
     spw_state_close(second, true);
 }
 
+/* A segment of another plan has its rates before clients see it; one that they do not fit is not put in place. */
+static void replaced_with_its_rates(void **state)
+{
+    enum { TOO_MANY = 3000 };
+    struct spw_rate_row *rows = calloc(TOO_MANY, sizeof *rows);
+    struct spw_rates_source source = {.name = "table", .as_of_day = 20000, .rows = rows};
+    struct spw_rates_view view;
+    struct spw_error err = {0};
+    struct spw_map now = {0};
+    (void)state;
+    assert_non_null(rows);
+    for (uint32_t i = 0; i < TOO_MANY; i++)
+        rows[i] = (struct spw_rate_row){.country = "US",
+                                        .state = "WA",
+                                        .zip5 = 90000 + i,
+                                        .plus4_lo = UINT16_MAX,
+                                        .plus4_hi = UINT16_MAX};
+    uint64_t generation = spw_state_generation(f.state);
+    spw_state_fixture_close(&f, false);
+    spw_state_fixture_configure(&f, ACCOUNT, "segment: {slots: 96, cells: 64, rate_records: 1024}");
+    source.rows_count = TOO_MANY;
+    assert_int_equal(spw_state_open_with_rates(f.conf, &source, 1, &f.state, &err), SPW_STATUS_FULL);
+    assert_null(f.state);
+    assert_non_null(strstr(err.text, "segment.rate_records"));
+    assert_int_equal(spw_map_open(&now, f.pub_dir, f.rw_dir, SPW_PUB_NAME, false), SPW_STATUS_OK);
+    assert_int_equal(now.generation, generation);
+    assert_int_equal(spw_map_pub(&now)->retired, 0);
+    spw_map_close(&now);
+    source.rows_count = 10;
+    assert_int_equal(spw_state_open_with_rates(f.conf, &source, 1, &f.state, &err), SPW_STATUS_OK);
+    assert_non_null(strstr(spw_state_origin(f.state), "replaced"));
+    spw_state_rates_view(f.state, &view);
+    assert_int_equal(view.version, 1);
+    assert_int_equal(view.sources[0].rows_count, 10);
+    free(rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(client_of_an_unreadable_segment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(volume_too_small, set_up, tear_down),
         cmocka_unit_test_setup_teardown(second_sidecar, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(replaced_with_its_rates, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
