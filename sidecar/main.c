@@ -296,8 +296,11 @@ static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
     struct spw_store_options options = {.file = s->conf->store_file, .map = spw_state_map(s->state)};
     enum spw_status status = spw_store_open(&options, &s->store, err);
     for (struct spw_prev *prev = spw_state_prev(s->state); status == SPW_STATUS_OK && prev;
-         prev = spw_prev_next(prev))
-        spw_store_add_map(s->store, spw_prev_map(prev));
+         prev = spw_prev_next(prev)) {
+        if (spw_store_add_map(s->store, spw_prev_map(prev)) != SPW_STATUS_OK)
+            spw_log(SPW_LOG_WARN, "segment.prev",
+                    "too many former segments at once: the next start drains the rest");
+    }
     return status;
 }
 

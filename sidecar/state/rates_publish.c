@@ -200,6 +200,69 @@ static int32_t today(void)
     return (int32_t)(spw_wall_ms() / 86400000);
 }
 
+/* The rows of one source in the old segment's table; returns how many. rows NULL: only count. */
+static size_t rows_of_source(const struct spw_map *old, uint32_t half, uint32_t count, uint32_t source,
+                             struct spw_rate_row *rows)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < count && i < old->records_per_half; i++) {
+        const struct spw_rate_record *r = spw_rate_record_at(old, (uint64_t)half * old->records_per_half + i);
+        if (r->source != source || (r->level != SPW_RATE_ZIP5 && r->level != SPW_RATE_ZIP9))
+            continue; /* averages are computed anew */
+        if (rows) {
+            struct spw_rate_row *row = &rows[n];
+            memset(row, 0, sizeof *row);
+            memcpy(row->country, r->country, sizeof row->country);
+            memcpy(row->state, r->state, sizeof row->state);
+            row->zip5 = r->zip5;
+            row->plus4_lo = r->plus4_lo;
+            row->plus4_hi = r->plus4_hi;
+            row->state_ppb = r->state_ppb;
+            row->county_ppb = r->county_ppb;
+            row->city_ppb = r->city_ppb;
+            row->special_ppb = r->special_ppb;
+            row->combined_ppb = r->combined_ppb;
+        }
+        n++;
+    }
+    return n;
+}
+
+enum spw_status spw_rates_carry(struct spw_state *state, const struct spw_map *old, struct spw_error *err)
+{
+    struct spw_rates_source sources[SPW_SOURCES_MAX_COUNT];
+    struct spw_rate_row *rows[SPW_SOURCES_MAX_COUNT] = {NULL};
+    uint64_t active = spw_map_pub(old)->rates_active;
+    const struct spw_rate_half *h = spw_rate_half_at(old, active & 1);
+    enum spw_status status = SPW_STATUS_OK;
+    uint32_t n = active == 0 || h->seq % 2 ? 0 : h->sources_count;
+    if (n > SPW_SOURCES_MAX_COUNT)
+        n = 0;
+    memset(sources, 0, sizeof sources);
+    for (uint32_t s = 0; s < n && status == SPW_STATUS_OK; s++) {
+        const struct spw_source *from = spw_source_at(old, (active & 1) * SPW_SOURCES_MAX_COUNT + s);
+        size_t count = rows_of_source(old, active & 1, h->records_count, s, NULL);
+        rows[s] = calloc(count + 1, sizeof *rows[s]);
+        if (!rows[s])
+            status =
+                spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                              "rates: no memory to carry the table over: raise the container's memory limit");
+        else
+            rows_of_source(old, active & 1, h->records_count, s, rows[s]);
+        memcpy(sources[s].name, from->name, sizeof sources[s].name);
+        sources[s].name[sizeof sources[s].name - 1] = 0;
+        sources[s].as_of_day = from->as_of_day;
+        memcpy(sources[s].sha256, from->sha256, sizeof sources[s].sha256);
+        sources[s].rows = rows[s];
+        sources[s].rows_count = count;
+    }
+    if (status == SPW_STATUS_OK && n > 0)
+        status = spw_state_rates_replace(state, sources, n, NULL, err);
+    for (uint32_t s = 0; s < n; s++)
+        free(rows[s]);
+    return status;
+}
+
 void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out)
 {
     uint64_t active = spw_map_pub(&state->map)->rates_active;

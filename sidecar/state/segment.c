@@ -309,6 +309,8 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
     enum spw_status status = make_pair(state, now_ns, err);
     if (status == SPW_STATUS_OK)
         status = fill_segment(state, sources, sources_count, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
+    if (status == SPW_STATUS_OK && sources_count == 0 && found == SPW_STATUS_OK)
+        status = spw_rates_carry(state, &old, err); /* loaded at run time, and named by no configuration */
     if (status != SPW_STATUS_OK) {
         remove_temporary(s); /* what does not fit is not left lying about in a volume that is too small */
         if (found == SPW_STATUS_OK)

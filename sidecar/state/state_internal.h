@@ -45,6 +45,10 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
 /* Carry levels, breakers and gates of a retired segment into the (not yet visible) new one. */
 void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns);
 
+/* Carry the rate table of a segment that is being replaced; an empty one is none. */
+enum spw_status spw_rates_carry(struct spw_state *state, const struct spw_map *old,
+                                struct spw_error *err) SPW_WARN_UNUSED;
+
 /* The record of a LIVE account, or NULL; *index is its place. */
 struct spw_account *spw_state_account(struct spw_state *state, const char *name, uint32_t *index);
 
