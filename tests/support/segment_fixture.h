@@ -50,8 +50,8 @@ void spw_fixture_flag(const struct spw_map *map, struct spw_flag_record *record,
                       const char *tag);
 /* Write it with its texts; the record's counts of bytes are filled in here. */
 enum spw_status spw_fixture_flag_write(const struct spw_map *map, struct spw_flag_record *record,
-                                       const struct spw_line_tax *lines, const char *assumptions, const char *request,
-                                       uint32_t hint);
+                                       const struct spw_line_tax *lines, const char *assumptions,
+                                       const char *request, uint32_t hint);
 enum spw_status spw_fixture_order_write(const struct spw_map *map, const struct spw_order_record *record,
                                         uint32_t hint);
 
