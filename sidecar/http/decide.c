@@ -515,9 +515,12 @@ static enum spw_status build_call(struct spw_job *job, struct spw_error *err)
     /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
     if (status == SPW_STATUS_OK &&
         (strncmp(job->call.url, conf->url, strlen(conf->url)) != 0 ||
-         !spw_profile_allows(profile, conf, job->call.method, job->call.url + strlen(conf->url))))
-        status = spw_error_set(err, SPW_STATUS_REFUSED, "provider: %s is outside what the profile %s allows",
-                               job->call.method, profile->name);
+         !spw_profile_allows(profile, conf, job->call.method, job->call.url + strlen(conf->url)))) {
+        spw_log(SPW_LOG_ERROR, "provider.path",
+                "account %s: a call outside what profile %s allows is not sent", conf->name, profile->name);
+        spw_call_clean_up(&job->call);
+        memset(&job->call, 0, sizeof job->call);
+    }
     return status;
 }
 
