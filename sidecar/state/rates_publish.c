@@ -241,6 +241,8 @@ enum spw_status spw_rates_carry(struct spw_state *state, const struct spw_map *o
     memset(sources, 0, sizeof sources);
     for (uint32_t s = 0; s < n && status == SPW_STATUS_OK; s++) {
         const struct spw_source *from = spw_source_at(old, (active & 1) * SPW_SOURCES_MAX_COUNT + s);
+        if (!from)
+            break; /* cannot be: the table of sources was checked when it was mapped */
         size_t count = rows_of_source(old, active & 1, h->records_count, s, NULL);
         rows[s] = calloc(count + 1, sizeof *rows[s]);
         if (!rows[s])
