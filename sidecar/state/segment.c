@@ -280,6 +280,30 @@ static bool same_plan(const struct spw_map *map, const struct spw_conf *conf)
            memcmp(map->rw_section, plan.rw, sizeof plan.rw) == 0;
 }
 
+/* An adopted pair was made for the group of its time. */
+static enum spw_status regroup(const struct spw_conf_segment *s, struct spw_error *err)
+{
+    const char *dirs[2] = {s->pub_dir, s->rw_dir};
+    for (int i = 0; i < 2 && s->gid != UINT32_MAX; i++) {
+        char path[SPW_PATH_BYTES + 32];
+        snprintf(path, sizeof path, "%s/" SPW_PUB_NAME, dirs[i]);
+        if (lchown(path, (uid_t)-1, s->gid) != 0)
+            return spw_error_set(err, SPW_STATUS_SYSTEM,
+                                 "%s: %s; the sidecar must be a member of group %u (segment.gid)", path,
+                                 strerror(errno), s->gid);
+    }
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status claim_slot(struct spw_state *state, const char *name, struct spw_error *err)
+{
+    const char *rw_dir = state->conf->segment.rw_dir;
+    enum spw_status status = spw_own_slot_claim(&state->map, rw_dir, name);
+    if (status != SPW_STATUS_OK)
+        spw_error_set(err, status, "%s: the sidecar found no free slot: raise segment.slots", rw_dir);
+    return status;
+}
+
 /* What the configuration says: accounts, policy, and the rates it names. */
 static enum spw_status fill_segment(struct spw_state *state, const struct spw_rates_source *sources,
                                     size_t sources_count, uint64_t now_ns, bool fill, struct spw_error *err)
@@ -304,9 +328,15 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");
         find_prevs(state, now_ns);
-        return fill_segment(state, sources, sources_count, now_ns, false, err);
+        enum spw_status status = regroup(s, err);
+        if (status == SPW_STATUS_OK)
+            status = claim_slot(state, SPW_RW_NAME, err);
+        return status == SPW_STATUS_OK ? fill_segment(state, sources, sources_count, now_ns, false, err)
+                                       : status;
     }
     enum spw_status status = make_pair(state, now_ns, err);
+    if (status == SPW_STATUS_OK)
+        status = claim_slot(state, TMP_NAME, err); /* before clients see the segment and may take them all */
     if (status == SPW_STATUS_OK)
         status = fill_segment(state, sources, sources_count, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
     if (status == SPW_STATUS_OK && sources_count == 0 && found == SPW_STATUS_OK)
@@ -352,12 +382,6 @@ enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const str
     enum spw_status status = lock_directory(state, err);
     if (status == SPW_STATUS_OK)
         status = open_segment(state, sources, sources_count, err);
-    if (status == SPW_STATUS_OK) {
-        status = spw_slot_claim(&state->map, conf->segment.rw_dir, SPW_RW_NAME);
-        if (status != SPW_STATUS_OK)
-            spw_error_set(err, status, "%s: the sidecar found no free slot: raise segment.slots",
-                          conf->segment.rw_dir);
-    }
     if (status != SPW_STATUS_OK) {
         spw_state_close(state, false);
         return status;

@@ -49,6 +49,9 @@ void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t no
 enum spw_status spw_rates_carry(struct spw_state *state, const struct spw_map *old,
                                 struct spw_error *err) SPW_WARN_UNUSED;
 
+/* Claim the sidecar's slot in the segment of this name: a free one, or one that a dead process left. */
+enum spw_status spw_own_slot_claim(struct spw_map *map, const char *rw_dir, const char *name) SPW_WARN_UNUSED;
+
 /* The record of a LIVE account, or NULL; *index is its place. */
 struct spw_account *spw_state_account(struct spw_state *state, const char *name, uint32_t *index);
 

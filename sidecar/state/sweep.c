@@ -1,7 +1,10 @@
 /* sweep.c: clearing up after processes that died, and what the segment looks like from outside.
  *
- * Owns: the transitions LIVE -> DEAD -> FREE of slots, and the removal of drained former segments. Called by: main's
- * timer, http/metrics.c, control/. Thread: loop thread.
+ * Owns: the transitions LIVE -> DEAD -> FREE of slots, the sidecar's own slot, and the removal of drained former
+ * segments. Called by: main's timer, segment.c, http/metrics.c, control/. Thread: loop thread.
+ *
+ * Words that no process could have left, damage, come back too: of a slot that nobody holds, and of cells that name
+ * none. A segment that was scribbled over serves again when the scribbler is gone.
  */
 #include "sidecar/state/state_internal.h"
 
@@ -34,8 +37,10 @@ static void sweep_slot(struct spw_map *map, uint32_t index)
 {
     struct spw_slot *slot = spw_slot_at(map, index);
     uint64_t word = spw_load_acq(&slot->word); /* SYNC slot: acquire */
-    uint32_t generation = spw_slot_generation(word);
-    if (spw_slot_state(word) == SPW_SLOT_LIVE && !spw_slot_held(map->self.lock_fd, map, index)) {
+    uint32_t generation = spw_slot_generation(word), slot_state = spw_slot_state(word);
+    /* LIVE, or a state that there is not. */
+    if (slot_state != SPW_SLOT_FREE && slot_state != SPW_SLOT_DEAD &&
+        !spw_slot_held(map->self.lock_fd, map, index)) {
         uint64_t dead = spw_slot_word(generation, SPW_SLOT_DEAD);
         if (!spw_cas(&slot->word, &word, dead)) /* SYNC slot: acq_rel */
             return;
@@ -51,13 +56,116 @@ static void sweep_slot(struct spw_map *map, uint32_t index)
     (void)spw_cas(&slot->word, &word, spw_slot_word(generation + 1, SPW_SLOT_FREE));
 }
 
+/* ---- cells that nobody will finish ---- */
+
+#define CELL_SLOTS 1024 /* what the slot's ten bits in a cell word can name */
+
+struct cell_look {
+    bool dead[CELL_SLOTS];    /* nobody holds the slot, or there is none: who wrote its name is gone */
+    bool pending[CELL_SLOTS]; /* a record of it is still to be stored, and its continuations with it */
+};
+
+static uint32_t cell_slot(uint64_t word)
+{
+    return (uint32_t)(word >> 51) & (CELL_SLOTS - 1);
+}
+
+static void look_for_owners(const struct spw_map *map, const uint64_t *seen, struct cell_look *look)
+{
+    bool named[CELL_SLOTS] = {false};
+    uint32_t slots = map->rw_section[SPW_RW_SLOTS].count, cells = map->rw_section[SPW_RW_CELL_WORDS].count;
+    for (uint32_t i = 0; i < cells; i++) {
+        if (spw_cell_state(seen[i]) == SPW_CELL_WRITING || spw_cell_state(seen[i]) == SPW_CELL_CHAINED)
+            named[cell_slot(seen[i])] = true;
+    }
+    for (uint32_t slot = 0; slot < CELL_SLOTS; slot++) {
+        /* This thread writes all records of the sidecar's, and is not writing one now. */
+        bool nobody = slot == 0 || slot >= slots || slot == map->self.slot;
+        look->dead[slot] = named[slot] && (nobody || !spw_slot_held(map->self.lock_fd, map, slot));
+    }
+    for (uint32_t i = 0; i < cells; i++) {
+        uint64_t word = spw_load_acq(spw_cell_word_at(map, i)); /* SYNC cell: acquire */
+        if (spw_cell_state(word) == SPW_CELL_READY || spw_cell_state(word) == SPW_CELL_TAKEN)
+            look->pending[cell_slot(word)] = true;
+    }
+}
+
+/* Free what is WRITING or CHAINED in the name of nobody, and states that there are not. In this order: the words, then
+ * whether their slot is held, then the records: a word that is the same still at the end was its dead owner's. */
+static uint32_t free_orphans(const struct spw_map *map)
+{
+    uint32_t cells = map->rw_section[SPW_RW_CELL_WORDS].count, freed = 0;
+    uint64_t *seen = malloc(cells * sizeof *seen);
+    struct cell_look look = {0};
+    if (!seen)
+        return 0; /* next time */
+    for (uint32_t i = 0; i < cells; i++)
+        seen[i] = spw_load_acq(spw_cell_word_at(map, i)); /* SYNC cell: acquire */
+    look_for_owners(map, seen, &look);
+    for (uint32_t i = 0; i < cells; i++) {
+        uint32_t cell_state = spw_cell_state(seen[i]), slot = cell_slot(seen[i]);
+        bool orphan = (cell_state == SPW_CELL_WRITING && look.dead[slot]) ||
+                      (cell_state == SPW_CELL_CHAINED && look.dead[slot] && !look.pending[slot]) ||
+                      cell_state > SPW_CELL_TAKEN;
+        if (orphan && spw_cas(spw_cell_word_at(map, i), &seen[i], spw_cell_freed(seen[i])))
+            freed++; /* SYNC cell: release */
+    }
+    free(seen);
+    return freed;
+}
+
 void spw_state_sweep(struct spw_state *state, uint64_t now_ns)
 {
+    struct spw_map *map = &state->map;
+    uint64_t *nobodys = &spw_slot_at(map, 0)->word;
     (void)now_ns;
-    for (uint32_t i = 1; i < state->map.rw_section[SPW_RW_SLOTS].count; i++) {
-        if (i != state->map.self.slot)
-            sweep_slot(&state->map, i);
+    if (spw_slot_state(spw_load_acq(nobodys)) != SPW_SLOT_RESERVED)  /* SYNC slot: acquire */
+        spw_store_rel(nobodys, spw_slot_word(0, SPW_SLOT_RESERVED)); /* SYNC slot: release */
+    for (uint32_t i = 1; i < map->rw_section[SPW_RW_SLOTS].count; i++) {
+        if (i != map->self.slot)
+            sweep_slot(map, i);
     }
+    uint32_t freed = free_orphans(map);
+    if (freed)
+        spw_log(SPW_LOG_WARN, "segment.healed",
+                "%u cell(s) belonged to no process and held no record: they are free again", freed);
+}
+
+/* ---- the sidecar's own slot ---- */
+
+/* When no slot is free there is one that nobody holds, this sidecar's predecessor's at least. Whoever holds the lock
+ * byte owns the slot, so its word can be written; its records stay READY and are stored like any other's. */
+static enum spw_status take_dead_slot(struct spw_map *map, const char *rw_dir, const char *name)
+{
+    char path[SPW_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s", rw_dir, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    for (uint32_t i = 1; fd >= 0 && i < map->rw_section[SPW_RW_SLOTS].count; i++) {
+        if (!spw__slot_lock(fd, map, i, F_WRLCK))
+            continue;
+        struct spw_slot *slot = spw_slot_at(map, i);
+        uint32_t generation = spw_slot_generation(spw_load_acq(&slot->word)); /* SYNC slot: acquire */
+        spw_permit_sweep(map, i, generation);
+        (void)spw_cell_sweep(map, i, generation);
+        fold_stats(map, i);
+        spw_store_rel(&slot->word, spw_slot_word(generation + 1, SPW_SLOT_LIVE)); /* SYNC slot: release */
+        map->self.lock_fd = fd;
+        map->self.slot = i;
+        map->self.generation = generation + 1;
+        map->self.uid = (uint32_t)geteuid();
+        slot->attached_ns = spw_now_ns();
+        slot->uid = map->self.uid;
+        return SPW_STATUS_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return SPW_STATUS_FULL;
+}
+
+enum spw_status spw_own_slot_claim(struct spw_map *map, const char *rw_dir, const char *name)
+{
+    enum spw_status status = spw_slot_claim(map, rw_dir, name);
+    return status == SPW_STATUS_FULL ? take_dead_slot(map, rw_dir, name) : status;
 }
 
 /* ---- former segments ---- */
