@@ -184,6 +184,15 @@ static void heartbeat_due(struct spw_loop *loop, struct spw_loop_timer *timer)
     spw_loop_timer_set(loop, timer, now_ns + SPW_HEARTBEAT_NS);
 }
 
+/* The store drains some former segments at a time: the others take the places of those that are done. */
+static void drain_former(struct sidecar *s)
+{
+    for (struct spw_prev *prev = spw_state_prev(s->state); prev; prev = spw_prev_next(prev)) {
+        if (spw_store_add_map(s->store, spw_prev_map(prev)) != SPW_STATUS_OK)
+            return;
+    }
+}
+
 static void sweep_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct sidecar *s = timer->owner;
@@ -196,6 +205,7 @@ static void sweep_due(struct spw_loop *loop, struct spw_loop_timer *timer)
             spw_prev_remove(s->state, prev);
         }
     }
+    drain_former(s);
     spw_loop_timer_set(loop, timer, now_ns + SWEEP_NS);
 }
 
@@ -295,12 +305,8 @@ static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
 {
     struct spw_store_options options = {.file = s->conf->store_file, .map = spw_state_map(s->state)};
     enum spw_status status = spw_store_open(&options, &s->store, err);
-    for (struct spw_prev *prev = spw_state_prev(s->state); status == SPW_STATUS_OK && prev;
-         prev = spw_prev_next(prev)) {
-        if (spw_store_add_map(s->store, spw_prev_map(prev)) != SPW_STATUS_OK)
-            spw_log(SPW_LOG_WARN, "segment.prev",
-                    "too many former segments at once: the next start drains the rest");
-    }
+    if (status == SPW_STATUS_OK)
+        drain_former(s);
     return status;
 }
 

@@ -231,6 +231,11 @@ static enum spw_status open_connection(struct spw_ledger *ledger, const char *fi
         return spw_error_set(err, errno == ENOSPC ? SPW_STATUS_NO_SPACE : SPW_STATUS_SYSTEM,
                              "%s: cannot be opened: %s; check its volume and its owner", file,
                              strerror(errno));
+    struct stat st;
+    if (fstat(fd, &st) == 0) {
+        ledger->device = st.st_dev;
+        ledger->inode = st.st_ino;
+    }
     close(fd);
     int rc = sqlite3_open_v2(file, &ledger->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc == SQLITE_OK)
@@ -262,14 +267,44 @@ enum spw_status spw_ledger_open(struct spw_ledger *ledger, const char *file, boo
     return status;
 }
 
+/* <file>.<why>-<unixtime>, which nothing has yet. */
+static void name_aside(const char *file, const char *why, char *to, size_t to_bytes)
+{
+    struct stat st;
+    snprintf(to, to_bytes, "%s.%s-%lld", file, why, (long long)time(NULL));
+    for (int i = 2; i < 10000 && lstat(to, &st) == 0; i++)
+        snprintf(to, to_bytes, "%s.%s-%lld-%d", file, why, (long long)time(NULL), i);
+}
+
+bool spw_ledger_in_place(const struct spw_ledger *ledger, const char *file)
+{
+    struct stat st;
+    if (stat(file, &st) != 0)
+        return errno != ENOENT; /* what cannot be told is not taken for gone */
+    return st.st_dev == ledger->device && st.st_ino == ledger->inode;
+}
+
+enum spw_status spw_ledger_rescue(struct spw_ledger *ledger, const char *file, char *to, size_t to_bytes,
+                                  struct spw_error *err)
+{
+    name_aside(file, "replaced", to, to_bytes);
+    int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* for its mode, as the ledger's own */
+    if (fd >= 0)
+        close(fd);
+    char *sql = sqlite3_mprintf("VACUUM INTO %Q", to);
+    int rc = sql ? sqlite3_exec(ledger->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK)
+        return SPW_STATUS_OK;
+    unlink(to);
+    return spw_ledger_error(err, ledger->db, rc, file, "it was removed or replaced while open; copying it");
+}
+
 enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes, struct spw_error *err)
 {
     static const char *const ending[] = {"", "-wal", "-journal", "-shm"};
     char from[4200], target[4300];
-    struct stat st;
-    snprintf(to, to_bytes, "%s.damaged-%lld", file, (long long)time(NULL));
-    for (int i = 2; i < 10000 && lstat(to, &st) == 0; i++)
-        snprintf(to, to_bytes, "%s.damaged-%lld-%d", file, (long long)time(NULL), i);
+    name_aside(file, "damaged", to, to_bytes);
     /* The database first: were its log moved first and we died, what the log holds would be missing without a trace. */
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
         snprintf(from, sizeof from, "%s%s", file, ending[i]);

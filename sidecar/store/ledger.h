@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #include "sidecar/store/store.h"
 
@@ -47,7 +48,9 @@ enum spw_statement {
 };
 
 struct spw_ledger {
-    sqlite3 *db; /* NULL = not open */
+    sqlite3 *db;  /* NULL = not open */
+    dev_t device; /* which file that is ... */
+    ino_t inode;  /* ... whatever stands at its path by now */
     sqlite3_stmt *statement[SPW_STATEMENTS];
 };
 
@@ -60,6 +63,12 @@ void spw_ledger_close(struct spw_ledger *ledger);
 /* Rename file, -wal, -journal and -shm to <file>.damaged-<unixtime>...; the new name to `to`. */
 enum spw_status spw_ledger_set_aside(const char *file, char *to, size_t to_bytes,
                                      struct spw_error *err) SPW_WARN_UNUSED;
+
+/* Is the open file still the one at its path? */
+bool spw_ledger_in_place(const struct spw_ledger *ledger, const char *file);
+/* Copy what the open connection holds to <file>.replaced-<unixtime>...; the new name to `to`. */
+enum spw_status spw_ledger_rescue(struct spw_ledger *ledger, const char *file, char *to, size_t to_bytes,
+                                  struct spw_error *err) SPW_WARN_UNUSED;
 
 /* The connection's settings, for writer and reader. */
 int spw_ledger_settle(sqlite3 *db);

@@ -56,7 +56,7 @@
 #include "sidecar/store/reader.h"
 #include "sidecar/obs/utf8.h"
 
-#define MAPS_MAX_COUNT     4 /* the segment in use, the one being replaced, and room */
+#define MAPS_MAX_COUNT     16 /* the segment in use and former ones; main hands over the next as they are done */
 #define POLL_MS            20
 #define FULL_LOOK_MS       500 /* however little the hint says: a writer may die between READY and the hint */
 #define BACK_OFF_FIRST_MS  100
@@ -64,6 +64,7 @@
 #define COMPLAIN_EVERY_MS  60000
 #define CONSUMER_MAX_BYTES 63
 #define CORRUPT_MAX_COUNT  3
+#define DOUBT_EVERY_MS     60000
 
 struct map_entry {
     struct spw_map *map;
@@ -96,6 +97,7 @@ struct spw_store {
     struct map_entry maps[MAPS_MAX_COUNT];
     struct acknowledgement *asked;
     struct spw_store_counts counts;
+    bool doubted; /* a reader met damage */
     /* ---- the store thread's own ---- */
     struct spw_ledger ledger;
     struct spw_batch batch;
@@ -103,6 +105,7 @@ struct spw_store {
     uint32_t back_off_ms;   /* 0 = the last commit went through */
     int64_t try_at_ms;      /* CLOCK_MONOTONIC: not before */
     int64_t complained_ms;  /* when the last failure was logged */
+    int64_t doubt_at_ms;    /* not before: reading the file whole takes long */
     uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
 
     struct spw_reader reader;
@@ -240,6 +243,47 @@ static bool have_ledger(struct spw_store *store)
     return false;
 }
 
+static void close_both(struct spw_store *store)
+{
+    spw_reader_close(&store->reader);
+    spw_ledger_close(&store->ledger);
+    store->checked = false;
+}
+
+/* The file was removed, or another one put in its place: what is committed from here on would be gone with the last
+ * descriptor. What the connection still holds is copied beside it, and whatever is at the path is opened. */
+static bool file_in_place(struct spw_store *store)
+{
+    char to[4300];
+    struct spw_error err = {0};
+    if (!store->ledger.db || spw_ledger_in_place(&store->ledger, store->file))
+        return true;
+    if (spw_ledger_rescue(&store->ledger, store->file, to, sizeof to, &err) != SPW_STATUS_OK) {
+        note_failure(store, err.text);
+        return false;
+    }
+    spw_log(SPW_LOG_ERROR, "store.replaced",
+            "%s was removed or replaced while it was open; what it held is in %s: give its flags to "
+            "reconciliation by hand",
+            store->file, to);
+    close_both(store);
+    return true;
+}
+
+/* The writer has pages in memory and may not meet for long what a reader met: the file is read whole. */
+static void settle_doubt(struct spw_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    bool due = store->doubted && now_ms() >= store->doubt_at_ms;
+    if (due)
+        store->doubted = false;
+    pthread_mutex_unlock(&store->mutex);
+    if (!due)
+        return;
+    store->doubt_at_ms = now_ms() + DOUBT_EVERY_MS;
+    close_both(store);
+}
+
 /* ---- the store thread ---- */
 
 static void publish_counts(struct spw_store *store, const struct spw_store_counts *counts)
@@ -359,7 +403,8 @@ static bool nothing_new(const struct spw_store *store, const struct map_entry *e
 /* One look at every segment's cells; all: whatever the hints say. */
 static void turn(struct spw_store *store, struct map_entry *maps, bool all)
 {
-    if (!have_ledger(store))
+    settle_doubt(store);
+    if (!file_in_place(store) || !have_ledger(store))
         return;
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
         if (!maps[i].map)
@@ -370,8 +415,7 @@ static void turn(struct spw_store *store, struct map_entry *maps, bool all)
             continue;
         maps[i].looked_ms = now_ms();
         maps[i].hint = hint;
-        if (!maps[i].recovered)
-            spw_cell_recover(maps[i].map);
+        spw_cell_recover(maps[i].map); /* after a crash, and where damage looks like one */
         maps[i].recovered = true;
         if (!drain_map(store, maps[i].map))
             return;
@@ -524,18 +568,22 @@ void spw_store_wake(struct spw_store *store)
 
 enum spw_status spw_store_add_map(struct spw_store *store, struct spw_map *map)
 {
-    enum spw_status status = SPW_STATUS_FULL;
+    struct map_entry *place = NULL;
     pthread_mutex_lock(&store->mutex);
-    for (int i = 0; i < MAPS_MAX_COUNT && status != SPW_STATUS_OK; i++) {
-        if (!store->maps[i].map) {
-            store->maps[i] = (struct map_entry){.map = map};
-            status = SPW_STATUS_OK;
+    for (int i = MAPS_MAX_COUNT - 1; i >= 0; i--) {
+        if (store->maps[i].map == map) {
+            pthread_mutex_unlock(&store->mutex);
+            return SPW_STATUS_OK;
         }
+        if (!store->maps[i].map)
+            place = &store->maps[i];
     }
+    if (place)
+        *place = (struct map_entry){.map = map};
     store->woken = true;
     pthread_cond_signal(&store->work);
     pthread_mutex_unlock(&store->mutex);
-    return status;
+    return place ? SPW_STATUS_OK : SPW_STATUS_FULL;
 }
 
 void spw_store_release_map(struct spw_store *store, struct spw_map *map)
@@ -572,19 +620,32 @@ void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
     pthread_mutex_unlock(&store->mutex);
 }
 
+/* What a reader says, and what the store thread is to do about it. */
+static enum spw_status said(struct spw_store *store, enum spw_status status)
+{
+    if (status == SPW_STATUS_CORRUPT) {
+        pthread_mutex_lock(&store->mutex);
+        store->doubted = true;
+        store->woken = true;
+        pthread_cond_signal(&store->work);
+        pthread_mutex_unlock(&store->mutex);
+    }
+    return status;
+}
+
 enum spw_status spw_store_export(struct spw_store *store, uint64_t after_sequence, uint32_t max_count,
                                  spw_flag_fn *fn, void *owner, uint64_t *next_sequence, struct spw_error *err)
 {
-    return spw_reader_export(&store->reader, store->file, SPW_READER_SEQUENCE, after_sequence, max_count, fn,
-                             owner, next_sequence, err);
+    return said(store, spw_reader_export(&store->reader, store->file, SPW_READER_SEQUENCE, after_sequence,
+                                         max_count, fn, owner, next_sequence, err));
 }
 
 enum spw_status spw_store_export_changes(struct spw_store *store, uint64_t after_change, uint32_t max_count,
                                          spw_flag_fn *fn, void *owner, uint64_t *next_change,
                                          struct spw_error *err)
 {
-    return spw_reader_export(&store->reader, store->file, SPW_READER_CHANGE, after_change, max_count, fn,
-                             owner, next_change, err);
+    return said(store, spw_reader_export(&store->reader, store->file, SPW_READER_CHANGE, after_change,
+                                         max_count, fn, owner, next_change, err));
 }
 
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
@@ -594,7 +655,7 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
     if (bytes == 0 || bytes >= SPW_CALLER_ID_BYTES || !spw_utf8_is_name(reference, bytes))
         return spw_error_set(err, SPW_STATUS_INVALID, "find: a reference has 1 to %u bytes of text",
                              SPW_CALLER_ID_BYTES - 1);
-    return spw_reader_find(&store->reader, store->file, reference, max_count, fn, owner, err);
+    return said(store, spw_reader_find(&store->reader, store->file, reference, max_count, fn, owner, err));
 }
 
 enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,

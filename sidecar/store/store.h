@@ -32,9 +32,9 @@ struct spw_store_options {
 enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_store_wake(struct spw_store *store); /* there is a new READY cell */
-/* Drain another segment's cells too (the one being replaced), until spw_store_release_map returns. */
-enum spw_status spw_store_add_map(struct spw_store *store,
-                                  struct spw_map *map); /* FULL: four at once are drained */
+/* Drain another segment's cells too (a former one), until spw_store_release_map returns. OK also when it is being
+ * drained already. FULL: sixteen are at once; ask again when one is released. */
+enum spw_status spw_store_add_map(struct spw_store *store, struct spw_map *map) SPW_WARN_UNUSED;
 void spw_store_release_map(struct spw_store *store,
                            struct spw_map *map); /* blocks until the thread is off it */
 /* Take what is READY, commit, stop the thread. */

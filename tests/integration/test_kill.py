@@ -147,6 +147,30 @@ def test_sigkill_of_checkout_processes(place, backend):
     assert [a.json["decision"] for a in at_once(8, lambda i: sidecar.quote())] == ["live"] * 8, "all permits are free"
 
 
+def test_many_replacements_that_were_cut_short(place, backend):
+    """Each start makes another segment and dies before it has stored what is in those before."""
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account={"limit": {"rate": "5/s", "burst": 5}},
+                            config={"segment": {"cells": 4096}})
+    load = [place.load("quote", f"p{i}", "--pause-us", "3000") for i in range(2)]
+    until(lambda: all(len(read_lines(one)) > 5 for one in load), "the load's beginning")
+    sidecar.kill()
+    for i in range(20):
+        place.write_config({"segment": {"cells": 4096 + 64 * (i + 1)}})
+        sidecar = place.sidecar(program=random.choice(["spillwayd", "spillwayd-next"]), ready=False)
+        until(lambda: "segment: replaced" in sidecar.log(), "a new segment")
+        sidecar.kill()
+        begun_ns = boot_ns()
+        until(lambda: all(read_lines(one)[-1]["begun_ns"] > begun_ns for one in load), "a quote in it")
+    sidecar = place.sidecar()
+    lines = [line for one in load for line in finish(one)]
+    assert {line["status"] for line in lines} == {line["placed"] for line in lines} == {"OK"}
+    until(lambda: not [*place.pub.glob("segment.prev.*")], "the end of all former segments")
+    told = [line["flag_id"] for line in lines if line["decision"] == "fallback"]
+    assert sorted(flag["flag_id"] for flag in sidecar.flags()) == sorted(told)
+    orders = {row[0] for row in place.sql("SELECT order_id FROM orders WHERE order_state = 1")}
+    assert orders == {line["order_id"] for line in lines}
+
+
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 def test_another_layout_takes_over_and_back(place, backend, end):
     shop = Shop(place)

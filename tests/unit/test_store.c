@@ -625,15 +625,18 @@ static void two_segments_are_drained(void **state)
     kit_flag(kit, "newer2"); /* the thread is off the unmapped segment */
     kit_settle(kit);
     assert_int_equal(4, kit_counts(kit).flags_count);
-    static struct spw_fixture more[4];
-    for (int i = 0; i < 4; i++)
+    static struct spw_fixture more[16];
+    for (int i = 0; i < 16; i++)
         spw_fixture_make(&more[i], NULL);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 15; i++)
         assert_int_equal(SPW_STATUS_OK, spw_store_add_map(kit->store, &more[i].map));
-    assert_int_equal(SPW_STATUS_FULL, spw_store_add_map(kit->store, &more[3].map));
-    for (int i = 0; i < 3; i++)
+    assert_int_equal(SPW_STATUS_FULL, spw_store_add_map(kit->store, &more[15].map));
+    assert_int_equal(SPW_STATUS_OK, spw_store_add_map(kit->store, &more[7].map)); /* it has a place already */
+    spw_store_release_map(kit->store, &more[7].map);
+    assert_int_equal(SPW_STATUS_OK, spw_store_add_map(kit->store, &more[15].map));
+    for (int i = 0; i < 16; i++)
         spw_store_release_map(kit->store, &more[i].map);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 16; i++)
         spw_fixture_remove(&more[i]);
 }
 

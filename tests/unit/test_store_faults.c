@@ -231,6 +231,13 @@ static size_t set_aside_count(struct kit *kit, off_t *bytes)
     return n;
 }
 
+static off_t bytes_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(0, stat(path, &st));
+    return st.st_size;
+}
+
 static void remove_all(struct kit *kit)
 {
     char command[400];
@@ -365,6 +372,77 @@ static void damage_while_running_is_set_aside(void **state)
     struct spw_store_counts counts = kit_counts(kit);
     assert_true(counts.writable);
     assert_true(counts.commit_failures_count > 0);
+}
+
+/* Only a reader meets it: the writer has the pages in memory. */
+static void damage_that_a_reader_finds_is_set_aside(void **state)
+{
+    struct kit *kit = *state;
+    struct spw_error err = {0};
+    struct kit_rows rows = {0};
+    kit_open(kit);
+    write_flags(kit, "old", 20, 9000);
+    kit_settle(kit);
+    kit_sql(kit, "PRAGMA wal_checkpoint(TRUNCATE)");
+    off_t bytes = bytes_of(kit->file);
+    uint8_t *noise = malloc((size_t)bytes);
+    for (off_t i = 0; i < bytes; i++)
+        noise[i] = (uint8_t)(rand() >> 7);
+    int fd = open(kit->file, O_WRONLY);
+    assert_int_equal(bytes, pwrite(fd, noise, (size_t)bytes, 0));
+    close(fd);
+    free(noise);
+    while (set_aside_count(kit, NULL) == 0) { /* until the thread has dealt with it */
+        enum spw_status status = spw_store_export(kit->store, 0, UINT32_MAX, kit_keep_row, &rows, NULL, &err);
+        assert_true(status == SPW_STATUS_CORRUPT || status == SPW_STATUS_NOT_READY ||
+                    status == SPW_STATUS_OK);
+        usleep(1000);
+    }
+    kit_rows_free(&rows);
+    write_flags(kit, "new", 2, 100);
+    kit_settle(kit);
+    expect_all(kit, (const char *const[]){"new"}, (const int[]){2}, 1);
+    assert_int_equal(1, set_aside_count(kit, NULL));
+}
+
+/* Somebody removes the file, or puts another in its place, while it is open: what it held is copied beside it. */
+static void a_file_that_is_replaced_is_kept(void **state)
+{
+    struct kit *kit = *state;
+    char pattern[400], command[1200];
+    glob_t found;
+    kit_open(kit);
+    for (int i = 0; i < 2; i++) {
+        const char *tag = i ? "second" : "first";
+        write_flags(kit, tag, 3, 100);
+        kit_settle(kit);
+        if (i)
+            snprintf(command, sizeof command, "head -c 9000 /dev/urandom > '%s.x' && mv '%s.x' '%s'",
+                     kit->file, kit->file, kit->file);
+        else
+            snprintf(command, sizeof command, "rm '%s'", kit->file);
+        assert_int_equal(0, system(command));
+        write_flags(kit, i ? "later" : "after", 2, 100);
+        kit_settle(kit);
+        snprintf(pattern, sizeof pattern, "%s.replaced-*", kit->file);
+        assert_int_equal(0, glob(pattern, 0, NULL, &found));
+        assert_int_equal(i + 1, found.gl_pathc);
+        globfree(&found);
+        expect_all(kit, (const char *const[]){i ? "later" : "after"}, (const int[]){2}, 1);
+    }
+    assert_int_equal(1, set_aside_count(kit, NULL)); /* the file that was put there is no ledger */
+    char file[sizeof kit->file];
+    snprintf(file, sizeof file, "%s", kit->file);
+    assert_int_equal(0, glob(pattern, 0, NULL, &found));
+    for (int i = 0; i < 2; i++) {
+        snprintf(kit->file, sizeof kit->file, "%s", found.gl_pathv[i]);
+        assert_int_equal(i ? 5 : 3, kit_number(kit, "SELECT count(*) FROM flags"));
+        struct stat st;
+        assert_int_equal(0, stat(kit->file, &st));
+        assert_int_equal(0600, st.st_mode & 0777);
+    }
+    globfree(&found);
+    snprintf(kit->file, sizeof kit->file, "%s", file);
 }
 
 /* The last of 21 commits is torn at every few bytes of the log: 20 flags are left, and it goes on. */
@@ -510,6 +588,8 @@ int main(void)
         CASE(a_ledger_cut_anywhere_is_set_aside),
         CASE(a_ledger_overwritten_anywhere_can_be_lived_with),
         CASE(damage_while_running_is_set_aside),
+        CASE(damage_that_a_reader_finds_is_set_aside),
+        CASE(a_file_that_is_replaced_is_kept),
         CASE(a_torn_last_commit_is_dropped),
         CASE(a_log_without_its_ledger_is_set_aside),
         CASE(what_is_not_ours_is_refused_and_left_alone),
