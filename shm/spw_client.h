@@ -186,6 +186,34 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
+/* A process that attached when every slot was taken asks again once a second. It goes over to a fresh mapping, since
+ * other threads are reading who the old one is. */
+static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
+{
+    uint32_t nobody = 0;
+    struct spw_map *map = __atomic_load_n(&c->map, __ATOMIC_ACQUIRE); /* SYNC client-map: acquire */
+    /* SYNC next-look: relaxed: a lone word. SYNC attaching: acquire. */
+    if (!map || map->self.lock_fd >= 0 || now_ns < __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED) ||
+        !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return;
+    __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+    struct spw_map *fresh = c->map == map ? (struct spw_map *)calloc(1, sizeof *fresh) : NULL;
+    if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
+        if (fresh->generation == map->generation &&
+            spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
+            fresh->older = map;
+            map->replaced_ns = now_ns;
+            /* SYNC client-map: release: other threads see the map filled. */
+            __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
+            fresh = NULL;
+        } else {
+            spw_map_close(fresh);
+        }
+    }
+    free(fresh);
+    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
+
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
 static inline struct spw_map *spw__data_map(struct spw_client *c)
 {
@@ -650,7 +678,8 @@ static inline bool spw__amounts_ok(const struct spw_quote_request *q)
 
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
- * too long, an amount beyond SPW_AMOUNT_MAX_MINOR). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
+ * too long, an amount beyond SPW_AMOUNT_MAX_MINOR, control characters or bytes that are not UTF-8 in an id, a state or
+ * another name). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
 static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
                                                         const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply)
@@ -660,9 +689,11 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
     struct spw_ticket unused;
     struct spw_admission a;
     struct spw_ref ref;
+    bool refused = false;
     uint64_t now_ns = spw_now_ns();
     if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT ||
-        !spw__amounts_ok(&q) || (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
+        !spw__amounts_ok(&q) || (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES) ||
+        spw_request_bad_name(&q))
         return SPW_STATUS_INVALID;
     if (q.decision_id)
         SPW__SET(reply->decision_id, q.decision_id);
@@ -673,6 +704,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
     if (json_bytes == 0)
         return SPW_STATUS_INVALID;
     spw__drop_old(c, now_ns);
+    spw__claim_late(c, now_ns);
     struct spw_map *map = spw__live_map(c, now_ns);
     uint32_t deadline_ms = q.deadline_ms ? q.deadline_ms : 1800;
     memset(&a, 0, sizeof a);
@@ -682,12 +714,14 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
         struct spw_account_conf conf;
         if (!spw__ref_find(map, &ref))
             return SPW_STATUS_NOT_FOUND;
-        if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && !q.deadline_ms)
+        if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) &&
+            (!q.deadline_ms || q.deadline_ms > conf.deadline_ms))
             deadline_ms = conf.deadline_ms;
         a = spw_admit(map, ref.account_index, ref.account_generation,
                       SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
                       &unused);
-        if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
+        refused = a.verdict == SPW_DENY || a.verdict == SPW_NEVER;
+        if (refused && map->self.lock_fd >= 0) { /* without a slot the flag is the sidecar's to record */
             spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a,
                                 reply);
             spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
@@ -704,8 +738,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
     }
     if (!ref.generation && !spw__ref_find(map, &ref))
         return SPW_STATUS_NOT_FOUND;
-    spw__quote_fallback(c, map, &q, json, json_bytes, &ref, SPW_FALLBACK_SIDECAR_UNAVAILABLE,
-                        SPW_CAUSE_SIDECAR_GONE, &a, reply);
+    spw__quote_fallback(c, map, &q, json, json_bytes, &ref,
+                        refused ? spw_refusal_type(a.cause) : SPW_FALLBACK_SIDECAR_UNAVAILABLE,
+                        refused ? a.cause : SPW_CAUSE_SIDECAR_GONE, &a, reply);
     return SPW_STATUS_OK;
 }
 
@@ -716,7 +751,8 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
     struct spw_map *map = spw__live_map(c, spw_now_ns());
     map = map ? map : spw__data_map(c);
     if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES ||
-        (quote_id && strlen(quote_id) >= SPW_ID_BYTES))
+        (quote_id && strlen(quote_id) >= SPW_ID_BYTES) || !spw_text_is_name(quote_id) ||
+        !spw_text_is_name(order_id) || !spw_text_is_name(currency))
         return SPW_STATUS_INVALID;
     if (!map)
         return SPW_STATUS_NO_SEGMENT;
@@ -739,7 +775,7 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
 
 /* The order of this quote was placed and so much tax was collected. OK: recorded, it survives the SIGKILL of every
  * process. Idempotent by (quote_id, order_id). FULL, NOT_READY, NO_SEGMENT: not recorded; post it to the orders door
- * (POST /spillway/v1/orders) later. */
+ * (POST /spillway/v1/orders) later. INVALID: an id is empty, too long, or not UTF-8 without control characters. */
 static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(struct spw_client *c, const char *quote_id,
                                                                const char *order_id,
                                                                int64_t tax_collected_minor,

@@ -89,6 +89,64 @@ static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned 
     spw_text_bytes(t, fraction, n);
 }
 
+/* Bytes of the well-formed character at `at`, of which `left` > 0 bytes are there; 0 = none begins here (RFC 3629: no
+ * overlong form, no surrogate, up to U+10FFFF). */
+static inline size_t spw_utf8_bytes(const char *at, size_t left)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *text = (const unsigned char *)at;
+    if (text[0] < 0x80)
+        return 1;
+    size_t n = text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : 2;
+    if (text[0] < 0xC2 || text[0] > 0xF4 || left < n)
+        return 0;
+    uint32_t code = text[0] & (0xFFu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+        code = code << 6 | (text[i] & 0x3Fu);
+    }
+    return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n;
+}
+
+static inline bool spw_is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7F;
+}
+
+/* Whole UTF-8 without control bytes: fit to be an id or a name. The ledger takes no other. */
+static inline bool spw_utf8_is_name(const char *text, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        size_t n = spw_utf8_bytes(text + i, count - i);
+        if (n == 0 || spw_is_control(text[i]))
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+/* NULL is none, and none is fine. */
+static inline bool spw_text_is_name(const char *text)
+{
+    return !text || spw_utf8_is_name(text, strlen(text));
+}
+
+/* The first field of a request that goes into a flag as an id or name and is none; NULL = all are. */
+static inline const char *spw_request_bad_name(const struct spw_quote_request *q)
+{
+    return !spw_text_is_name(q->decision_id)       ? "decision_id"
+           : !spw_text_is_name(q->quote_ref)       ? "quote_ref"
+           : !spw_text_is_name(q->account)         ? "account"
+           : !spw_text_is_name(q->integration)     ? "integration"
+           : !spw_text_is_name(q->currency)        ? "currency"
+           : !spw_text_is_name(q->date)            ? "date"
+           : !spw_text_is_name(q->ship_to.country) ? "ship_to.country"
+           : !spw_text_is_name(q->ship_to.state)   ? "ship_to.state"
+           : !spw_text_is_name(q->ship_to.zip)     ? "ship_to.zip"
+                                                   : NULL;
+}
+
 /* A JSON string with its quotes; NULL becomes null. Control bytes are escaped, other bytes pass as they are. */
 static inline void spw_text_json(struct spw_text *t, const char *text)
 {

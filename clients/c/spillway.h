@@ -1870,6 +1870,41 @@ static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned 
   spw_text_put(t, ".");
   spw_text_bytes(t, fraction, n);
 }
+static inline size_t spw_utf8_bytes(const char *at, size_t left) {
+  static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *text = (const unsigned char *)at;
+  if (text[0] < 0x80) return 1;
+  size_t n = text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : 2;
+  if (text[0] < 0xC2 || text[0] > 0xF4 || left < n) return 0;
+  uint32_t code = text[0] & (0xFFu >> (n + 1));
+  for (size_t i = 1; i < n; i++) {
+    if ((text[i] & 0xC0) != 0x80) return 0;
+    code = code << 6 | (text[i] & 0x3Fu);
+  }
+  return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n;
+}
+static inline bool spw_is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7F; }
+static inline bool spw_utf8_is_name(const char *text, size_t count) {
+  for (size_t i = 0; i < count;) {
+    size_t n = spw_utf8_bytes(text + i, count - i);
+    if (n == 0 || spw_is_control(text[i])) return false;
+    i += n;
+  }
+  return true;
+}
+static inline bool spw_text_is_name(const char *text) { return !text || spw_utf8_is_name(text, strlen(text)); }
+static inline const char *spw_request_bad_name(const struct spw_quote_request *q) {
+  return !spw_text_is_name(q->decision_id)       ? "decision_id"
+         : !spw_text_is_name(q->quote_ref)       ? "quote_ref"
+         : !spw_text_is_name(q->account)         ? "account"
+         : !spw_text_is_name(q->integration)     ? "integration"
+         : !spw_text_is_name(q->currency)        ? "currency"
+         : !spw_text_is_name(q->date)            ? "date"
+         : !spw_text_is_name(q->ship_to.country) ? "ship_to.country"
+         : !spw_text_is_name(q->ship_to.state)   ? "ship_to.state"
+         : !spw_text_is_name(q->ship_to.zip)     ? "ship_to.zip"
+                                                 : NULL;
+}
 static inline void spw_text_json(struct spw_text *t, const char *text) {
   static const char hex[] = "0123456789abcdef";
   if (!text) {
@@ -2645,6 +2680,32 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
+/* A process that attached when every slot was taken asks again once a second. It goes over to a fresh mapping, since
+ * other threads are reading who the old one is. */
+static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
+  uint32_t nobody = 0;
+  struct spw_map *map = __atomic_load_n(&c->map, __ATOMIC_ACQUIRE); /* SYNC client-map: acquire */
+  /* SYNC next-look: relaxed: a lone word. SYNC attaching: acquire. */
+  if (!map || map->self.lock_fd >= 0 || now_ns < __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED) ||
+      !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    return;
+  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+  struct spw_map *fresh = c->map == map ? (struct spw_map *)calloc(1, sizeof *fresh) : NULL;
+  if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
+    if (fresh->generation == map->generation && spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
+      fresh->older = map;
+      map->replaced_ns = now_ns;
+      /* SYNC client-map: release: other threads see the map filled. */
+      __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
+      fresh = NULL;
+    } else {
+      spw_map_close(fresh);
+    }
+  }
+  free(fresh);
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
+
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
 static inline struct spw_map *spw__data_map(struct spw_client *c) {
   /* SYNC client-map: acquire. */
@@ -3051,7 +3112,8 @@ static inline bool spw__amounts_ok(const struct spw_quote_request *q) {
 
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
- * too long, an amount beyond SPW_AMOUNT_MAX_MINOR). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
+ * too long, an amount beyond SPW_AMOUNT_MAX_MINOR, control characters or bytes that are not UTF-8 in an id, a state or
+ * another name). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
 static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply) {
   char json[SPW_REQUEST_MAX_BYTES];
@@ -3059,9 +3121,10 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   struct spw_ticket unused;
   struct spw_admission a;
   struct spw_ref ref;
+  bool refused = false;
   uint64_t now_ns = spw_now_ns();
   if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT || !spw__amounts_ok(&q) ||
-      (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
+      (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES) || spw_request_bad_name(&q))
     return SPW_STATUS_INVALID;
   if (q.decision_id)
     SPW__SET(reply->decision_id, q.decision_id);
@@ -3071,6 +3134,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   size_t json_bytes = spw_request_json(&q, json, sizeof json);
   if (json_bytes == 0) return SPW_STATUS_INVALID;
   spw__drop_old(c, now_ns);
+  spw__claim_late(c, now_ns);
   struct spw_map *map = spw__live_map(c, now_ns);
   uint32_t deadline_ms = q.deadline_ms ? q.deadline_ms : 1800;
   memset(&a, 0, sizeof a);
@@ -3079,10 +3143,12 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   if (map) {
     struct spw_account_conf conf;
     if (!spw__ref_find(map, &ref)) return SPW_STATUS_NOT_FOUND;
-    if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && !q.deadline_ms) deadline_ms = conf.deadline_ms;
+    if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && (!q.deadline_ms || q.deadline_ms > conf.deadline_ms))
+      deadline_ms = conf.deadline_ms;
     a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
                   &unused);
-    if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
+    refused = a.verdict == SPW_DENY || a.verdict == SPW_NEVER;
+    if (refused && map->self.lock_fd >= 0) { /* without a slot the flag is the sidecar's to record */
       spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a, reply);
       spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
       return SPW_STATUS_OK;
@@ -3096,7 +3162,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
     return SPW_STATUS_OK;
   }
   if (!ref.generation && !spw__ref_find(map, &ref)) return SPW_STATUS_NOT_FOUND;
-  spw__quote_fallback(c, map, &q, json, json_bytes, &ref, SPW_FALLBACK_SIDECAR_UNAVAILABLE, SPW_CAUSE_SIDECAR_GONE, &a, reply);
+  spw__quote_fallback(c, map, &q, json, json_bytes, &ref, refused ? spw_refusal_type(a.cause) : SPW_FALLBACK_SIDECAR_UNAVAILABLE,
+                      refused ? a.cause : SPW_CAUSE_SIDECAR_GONE, &a, reply);
   return SPW_STATUS_OK;
 }
 
@@ -3105,7 +3172,8 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
   struct spw_order_record record;
   struct spw_map *map = spw__live_map(c, spw_now_ns());
   map = map ? map : spw__data_map(c);
-  if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES || (quote_id && strlen(quote_id) >= SPW_ID_BYTES))
+  if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES || (quote_id && strlen(quote_id) >= SPW_ID_BYTES) ||
+      !spw_text_is_name(quote_id) || !spw_text_is_name(order_id) || !spw_text_is_name(currency))
     return SPW_STATUS_INVALID;
   if (!map) return SPW_STATUS_NO_SEGMENT;
   memset(&record, 0, sizeof record);
@@ -3126,7 +3194,7 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
 
 /* The order of this quote was placed and so much tax was collected. OK: recorded, it survives the SIGKILL of every
  * process. Idempotent by (quote_id, order_id). FULL, NOT_READY, NO_SEGMENT: not recorded; post it to the orders door
- * (POST /spillway/v1/orders) later. */
+ * (POST /spillway/v1/orders) later. INVALID: an id is empty, too long, or not UTF-8 without control characters. */
 static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(struct spw_client *c, const char *quote_id, const char *order_id,
                                                                int64_t tax_collected_minor, const char *currency) {
   if (!quote_id || !quote_id[0]) return SPW_STATUS_INVALID;

@@ -477,6 +477,9 @@ static enum spw_status find_account(struct spw_job *job, struct spw_error *err)
 static enum spw_status normalise(struct spw_job *job, struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
+    const char *bad = spw_request_bad_name(job->asked);
+    if (bad)
+        return spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected", bad);
     char *buffer = malloc(SPW_REQUEST_MAX_BYTES);
     job->request = *job->asked;
     if (job->asked->decision_id)

@@ -46,6 +46,16 @@ static bool text_field(json_t *object, const char *path, const char *name, size_
     return true;
 }
 
+/* The same for what the ledger keeps as an id or name: it takes no other. */
+static bool name_field(json_t *object, const char *name, size_t room, const char **out, struct spw_error *err)
+{
+    if (!text_field(object, "", name, room, out, err))
+        return false;
+    if (!spw_text_is_name(*out))
+        spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected", name);
+    return spw_text_is_name(*out);
+}
+
 /* "39.98" -> 3998 at two digits. Text, so that no binary fraction comes in. */
 static bool decimal_field(json_t *object, const char *path, const char *name, unsigned digits,
                           int64_t missing, int64_t *out, struct spw_error *err)
@@ -256,10 +266,9 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
     json_t *r = load(bytes, count, err);
     if (!r)
         return err->status;
-    bool ok = known_fields(r, "", fields, err) &&
-              text_field(r, "", "quote_id", SPW_ID_BYTES, &quote_id, err) &&
-              text_field(r, "", "order_id", SPW_CALLER_ID_BYTES, &order_id, err) &&
-              text_field(r, "", "currency", 4, &currency, err) &&
+    bool ok = known_fields(r, "", fields, err) && name_field(r, "quote_id", SPW_ID_BYTES, &quote_id, err) &&
+              name_field(r, "order_id", SPW_CALLER_ID_BYTES, &order_id, err) &&
+              name_field(r, "currency", 4, &currency, err) &&
               text_field(r, "", "placed_at", 40, &placed_at, err) &&
               decimal_field(r, "", "tax_collected", 2, INT64_MIN, &out->tax_collected_minor, err);
     out->created_unix_ms = spw_wall_ms();

@@ -363,6 +363,32 @@ static void no_cell_free(void **state)
     assert_int_equal(spw_order_placed(&client, reply.quote_id, "o-1", 920, "USD"), SPW_STATUS_FULL);
 }
 
+/* The ledger takes no id or name that is not text, so that no answer may be given under one. */
+static void names_that_are_none(void **state)
+{
+    const struct spw_line line = {"1", NULL, 0, 10000};
+    static const char *const none[] = {"\t", "a\nb", "\x7f", "\xff", "caf\xe9", "\xc0\x80", "\xed\xa0\x80"};
+    (void)state;
+    assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
+    spw_state_fixture_set(&f, 0, S, 0, spw_now_ns());
+    for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++) {
+        for (int field = 0; field < 5; field++) {
+            struct spw_quote_request q = quote(&line);
+            const char **at[] = {&q.decision_id, &q.quote_ref, &q.integration, &q.ship_to.state,
+                                 &q.ship_to.zip};
+            *at[field] = none[i];
+            assert_int_equal(spw_quote(&client, &q, &reply), SPW_STATUS_INVALID);
+        }
+    }
+    uint32_t cursor = 0;
+    assert_false(spw_cell_next_ready(f.map, &cursor));
+    struct spw_quote_request q = quote(&line);
+    q.decision_id = "\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80";
+    q.ship_to.city = "M\xfcnster"; /* free text is repaired, not refused */
+    assert_int_equal(spw_quote(&client, &q, &reply), SPW_STATUS_OK);
+    assert_int_equal(reply.decision, SPW_DECISION_FALLBACK);
+}
+
 /* Orders: recorded as they were told; what is no order is refused. */
 static void orders(void **state)
 {
@@ -378,6 +404,9 @@ static void orders(void **state)
     memset(long_id, 'x', sizeof long_id - 1);
     long_id[sizeof long_id - 1] = 0;
     assert_int_equal(spw_order_placed(&client, "sq_1", long_id, 1, "USD"), SPW_STATUS_INVALID);
+    assert_int_equal(spw_order_placed(&client, "sq_1", "o\t1", 1, "USD"), SPW_STATUS_INVALID);
+    assert_int_equal(spw_order_placed(&client, "sq_\xff", "o-1", 1, "USD"), SPW_STATUS_INVALID);
+    assert_int_equal(spw_order_cancelled(&client, "\xed\xa0\x80"), SPW_STATUS_INVALID); /* a surrogate */
     assert_int_equal(spw_order_placed(&client, "sq_1", "o-1", -671, NULL), SPW_STATUS_OK);
     assert_true(spw_cell_next_ready(f.map, &cursor));
     assert_int_equal(spw_cell_read(f.map, cursor, bytes, sizeof bytes, &count), SPW_STATUS_OK);
@@ -411,6 +440,22 @@ static void slots_full(void **state)
     assert_int_equal(passed, 20);
     assert_int_equal(spw_permit_free_count(f.map, 0, 8, spw_now_ns()), 8);
     assert_int_equal(spw_order_placed(&client, "sq_1", "o-1", 1, "USD"), SPW_STATUS_NOT_READY);
+    /* Without a slot the flag would be the sidecar's to record, and it has no door here: no answer. */
+    const struct spw_line line = {"1", NULL, 0, 10000};
+    struct spw_quote_request q = quote(&line);
+    spw_state_fixture_set(&f, 0, S, 0, spw_now_ns());
+    assert_int_equal(spw_quote(&client, &q, &reply), SPW_STATUS_OK);
+    assert_int_equal(reply.decision, SPW_DECISION_NONE);
+    assert_string_equal(reply.reason, "flag-refused");
+    assert_int_equal(reply.type, SPW_FALLBACK_RATE_LIMIT_PROACTIVE);
+    /* Others leave: this process has a slot with its first quote a second later. */
+    spw_state_sweep(f.state, spw_now_ns());
+    pause_ms(1010);
+    memset(&reply, 0, sizeof reply);
+    assert_int_equal(spw_quote(&client, &q, &reply), SPW_STATUS_OK);
+    assert_int_equal(reply.decision, SPW_DECISION_FALLBACK);
+    assert_true(client.map->self.lock_fd >= 0);
+    assert_int_equal(spw_order_placed(&client, "sq_1", "o-1", 1, "USD"), SPW_STATUS_OK);
 }
 
 /* A slot comes back after its process left, with another generation, and its permits with it. */
@@ -534,6 +579,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(early_fallback, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sidecar_does_not_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_cell_free, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_that_are_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slots_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slot_life, set_up, tear_down),
