@@ -25,6 +25,7 @@
 #define DEFAULT_CONF  "/etc/spillway/spillway.yaml"
 #define SWEEP_NS      UINT64_C(500000000)
 #define DRAIN_POLL_NS UINT64_C(20000000)
+#define FILES_WANTED  8192 /* for two doors of 1,024 connections at two each, provider calls and the ledger */
 
 struct sidecar {
     struct spw_conf *conf;
@@ -267,7 +268,7 @@ static enum spw_status watch_signals(struct sidecar *s, struct spw_error *err)
 /* Before any thread: they inherit the mask and the limits. Secrets live in this process: no core dumps. */
 static void harden(void)
 {
-    struct rlimit none = {0, 0};
+    struct rlimit none = {0, 0}, files;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -275,6 +276,11 @@ static void harden(void)
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &none);
+    /* Callers who sit idle on the doors must not take the descriptors that calls and the ledger need. */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < FILES_WANTED) {
+        files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     prctl(PR_SET_DUMPABLE, 0);
 }
 

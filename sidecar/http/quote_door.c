@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 #include "sidecar/http/door.h"
 #include "sidecar/http/quote_json.h"
 
-#define TOKEN_BYTES 32
+#define TOKEN_BYTES     32
+#define CONNECTIONS_MAX 1024
 
 struct spw_quote_door {
     struct spw_quote_door_options options;
@@ -339,6 +341,14 @@ static enum spw_status make_token(struct spw_quote_door *door, struct spw_error 
     return SPW_STATUS_OK;
 }
 
+/* Of each door, and two descriptors for each connection: both doors together leave half of them to the rest. */
+static uint32_t connections_max(void)
+{
+    struct rlimit files;
+    uint64_t most = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 8 : 128;
+    return most < CONNECTIONS_MAX ? (uint32_t)most : CONNECTIONS_MAX;
+}
+
 enum spw_status spw_quote_door_new(const struct spw_quote_door_options *options, struct spw_quote_door **out,
                                    struct spw_error *err)
 {
@@ -351,7 +361,7 @@ enum spw_status spw_quote_door_new(const struct spw_quote_door_options *options,
     struct spw_door_options d;
     memset(&d, 0, sizeof d);
     d.body_max_bytes = 256 * 1024;
-    d.connections_max = 1024;
+    d.connections_max = connections_max();
     d.handler = handle;
     d.gone = caller_gone;
     d.owner = door;

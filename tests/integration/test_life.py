@@ -347,6 +347,36 @@ def test_a_client_older_than_the_sidecar(place, backend):
     assert 5 <= sum(line["may_call"] for line in early) < len(early), "bounded: its own few, not all"
 
 
+def test_more_processes_than_slots(place, backend):
+    """The sidecar comes back into a segment without a free slot; who has no slot is served through its door."""
+    sidecar = place.sidecar(place.mock(), account={"limit": {"rate": "5/s", "burst": 5}},
+                            config={"segment": {"slots": 8}})
+    load = [place.load("quote", f"p{i}", "--pause-us", "5000") for i in range(9)]
+    until(lambda: sidecar.metric("spillway_attached_processes") == 6, "slots that are taken")
+    until(lambda: all(len(read_lines(one)) > 20 for one in load), "quotes")
+    for _ in range(3):
+        sidecar.kill()
+        sidecar = place.sidecar()
+        assert "segment: adopted" in sidecar.log()
+    since_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    until(lambda: all(any(line["decision"] == "fallback" and line["begun_ns"] > since_ns for line in read_lines(one))
+                      for one in load), "fallbacks for all")
+    lines = [line for one in load for line in finish(one)]
+    told = {line["flag_id"] for line in lines if line["decision"] == "fallback"}
+    until(lambda: sidecar.metric("spillway_cells", what="busy") == 0, "draining")
+    assert told <= {flag["flag_id"] for flag in sidecar.flags()}
+
+
+def test_idle_callers_leave_descriptors_to_others(place, backend):
+    limited = ["/bin/sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh"]
+    sidecar = place.sidecar(place.mock(), launcher=limited)
+    idle = [socket.create_connection(("127.0.0.1", place.quote_port)) for _ in range(400)]
+    assert sidecar.quote().json["decision"] == "live"
+    assert sidecar.flags() == []
+    for one in idle:
+        one.close()
+
+
 # ---- metrics ----
 
 def test_metrics_stay_the_same_series_and_add_up(place, backend):
