@@ -10,6 +10,7 @@ cd "$ROOT"
 if command -v go >/dev/null; then
     PATH=$PATH:$(go env GOPATH)/bin
 fi
+PATH=$PATH:$ROOT/.venv/bin
 export PATH
 
 JOBS=${JOBS:-$(nproc)}
