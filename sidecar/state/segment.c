@@ -386,6 +386,7 @@ enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const str
         spw_state_close(state, false);
         return status;
     }
+    memcpy(&state->rw_header, state->map.rw, sizeof state->rw_header);
     spw_state_heartbeat(state, spw_now_ns());
     *out = state;
     return SPW_STATUS_OK;

@@ -26,6 +26,7 @@ struct spw_state {
     uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
     const struct spw_conf *conf;
     int lock_fd;
+    struct spw_header rw_header; /* what is constant of rw's: see heal_header */
     char origin[160];
     struct spw_prev *prev;
 };

@@ -114,9 +114,21 @@ static uint32_t free_orphans(const struct spw_map *map)
     return freed;
 }
 
+/* Who is attached has copies of what it needs of the header; who comes, the next sidecar too, must find it as it was. */
+static void heal_header(struct spw_state *state)
+{
+    const size_t constant =
+        offsetof(struct spw_header, cells_hint); /* all other words of rw's are those of its making */
+    if (memcmp(state->map.rw, &state->rw_header, constant) == 0)
+        return;
+    memcpy(state->map.rw, &state->rw_header, constant);
+    spw_log(SPW_LOG_WARN, "segment.healed", "the header of rw was overwritten: it is as it was again");
+}
+
 void spw_state_sweep(struct spw_state *state, uint64_t now_ns)
 {
     struct spw_map *map = &state->map;
+    heal_header(state);
     uint64_t *nobodys = &spw_slot_at(map, 0)->word;
     (void)now_ns;
     if (spw_slot_state(spw_load_acq(nobodys)) != SPW_SLOT_RESERVED)  /* SYNC slot: acquire */

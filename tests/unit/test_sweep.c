@@ -102,6 +102,18 @@ static void a_new_segment_has_its_sidecar(void **state)
     assert_int_equal(write_record(f.map, 100), SPW_STATUS_OK);
 }
 
+static void a_damaged_header_comes_back(void **state)
+{
+    (void)state;
+    memset(f.map->rw, 0xA5, sizeof(struct spw_header));
+    assert_int_equal(spw_map_open(&other[0], f.pub_dir, f.rw_dir, SPW_PUB_NAME, false), SPW_STATUS_NOT_READY);
+    sweep();
+    assert_int_equal(come(), SPW_STATUS_OK);
+    spw_state_fixture_close(&f, false);
+    spw_state_fixture_open(&f);
+    assert_string_equal(spw_state_origin(f.state), "adopted");
+}
+
 static void damaged_slots_come_back(void **state)
 {
     (void)state;
@@ -169,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_full_segment_keeps_no_sidecar_out),
         CASE(a_new_segment_has_its_sidecar),
+        CASE(a_damaged_header_comes_back),
         CASE(damaged_slots_come_back),
         CASE(damaged_cells_come_back),
     };
