@@ -38,7 +38,7 @@ extern "C" {
 /* spw_status.h: the one table of cold-path results: code, name, text, what the operator does.
  *
  * Owns: enum spw_status and its texts. Called by: every cold path of client and sidecar (attach, configuration,
- * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_layout.h).
+ * stores, files). Thread: any; pure. The hot path never returns these: it answers enum spw_verdict (spw_admission.h).
  */
 
 #define SPW_WARN_UNUSED __attribute__((warn_unused_result))
@@ -115,11 +115,12 @@ static inline const char *spw_status_action(enum spw_status status) {
  * the taxable amount: 9.2 % = 92,000,000 ppb. Text is NUL-terminated UTF-8, borrowed from the caller; NULL = absent.
  */
 
-#define SPW_NAME_BYTES 64u           /* account, integration, source names, with their NUL */
-#define SPW_ID_BYTES 40u             /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
-#define SPW_CALLER_ID_BYTES 72u      /* decision, order and quote references of the caller, with NUL */
-#define SPW_LINES_MAX_COUNT 512u     /* lines of one quote */
-#define SPW_REQUEST_MAX_BYTES 30720u /* the normalised request as JSON: what the chained cells of one flag hold */
+#define SPW_NAME_BYTES 64u                             /* account, integration, source names, with their NUL */
+#define SPW_ID_BYTES 40u                               /* "sq_" or "sf_" + 32 hex digits + NUL, padded */
+#define SPW_CALLER_ID_BYTES 72u                        /* decision, order and quote references of the caller, with NUL */
+#define SPW_AMOUNT_MAX_MINOR INT64_C(1000000000000000) /* of a line: 512 of them at 429 % stay below 2^63 */
+#define SPW_LINES_MAX_COUNT 512u                       /* lines of one quote */
+#define SPW_REQUEST_MAX_BYTES 30720u                   /* the normalised request as JSON: what the chained cells of one flag hold */
 
 /* What became of one quote. */
 #define SPW_DECISION_TABLE(X)                                                                                                                        \
@@ -274,45 +275,17 @@ struct spw_line_tax {
 #endif
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
-#ifndef SPW_POINT
-#define SPW_POINT(what) ((void)0)
-#endif
-static inline uint64_t spw_load_acq(const uint64_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-static inline uint64_t spw_load_rlx(const uint64_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-static inline uint32_t spw_load32_rlx(const uint32_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-static inline uint32_t spw_load32_acq(const uint32_t *word) {
-  SPW_POINT("load");
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-static inline void spw_store_rel(uint64_t *word, uint64_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-static inline void spw_store_rlx(uint64_t *word, uint64_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-static inline void spw_store32_rel(uint32_t *word, uint32_t value) {
-  SPW_POINT("store");
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
+static inline uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static inline uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static inline uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static inline uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static inline void spw_store_rel(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+static inline void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
+static inline void spw_store32_rel(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
-  SPW_POINT("cas");
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
-static inline uint64_t spw_exchange(uint64_t *word, uint64_t value) {
-  SPW_POINT("exchange");
-  return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
-}
+static inline uint64_t spw_exchange(uint64_t *word, uint64_t value) { return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL); }
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
 static inline void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void spw_fence_rel(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
@@ -490,6 +463,8 @@ struct spw_limiter {
   uint8_t spare[64];
   struct spw_limiter_conf conf[SPW_CONFIG_SLOTS];
 };
+enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
+enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
 struct spw_tax_code {
   char code[32];
   uint32_t rule;
@@ -815,6 +790,7 @@ struct spw_map {
   uint64_t index_mask;
   uint32_t records_per_half;
   struct spw_identity self;
+  uint64_t replaced_ns;
   struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
@@ -1082,7 +1058,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
   return SPW_STATUS_FULL;
 }
 static inline void spw_slot_release(struct spw_map *map) {
-  if (map->self.lock_fd >= 0) close(map->self.lock_fd);
+  struct stat st;
+  if (map->self.lock_fd >= 0 && fstat(map->self.lock_fd, &st) == 0 && (uint64_t)st.st_ino == map->rw_inode) close(map->self.lock_fd);
   map->self.lock_fd = -1;
 }
 
@@ -1540,6 +1517,9 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   default: return SPW_STAT_DENY_OTHER;
   }
 }
+static inline enum spw_fallback spw_refusal_type(enum spw_cause cause) {
+  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
+}
 struct spw__account_view {
   const struct spw_map *map;
   const struct spw_account *account;
@@ -1890,6 +1870,41 @@ static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned 
   spw_text_put(t, ".");
   spw_text_bytes(t, fraction, n);
 }
+static inline size_t spw_utf8_bytes(const char *at, size_t left) {
+  static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *text = (const unsigned char *)at;
+  if (text[0] < 0x80) return 1;
+  size_t n = text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : 2;
+  if (text[0] < 0xC2 || text[0] > 0xF4 || left < n) return 0;
+  uint32_t code = text[0] & (0xFFu >> (n + 1));
+  for (size_t i = 1; i < n; i++) {
+    if ((text[i] & 0xC0) != 0x80) return 0;
+    code = code << 6 | (text[i] & 0x3Fu);
+  }
+  return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n;
+}
+static inline bool spw_is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7F; }
+static inline bool spw_utf8_is_name(const char *text, size_t count) {
+  for (size_t i = 0; i < count;) {
+    size_t n = spw_utf8_bytes(text + i, count - i);
+    if (n == 0 || spw_is_control(text[i])) return false;
+    i += n;
+  }
+  return true;
+}
+static inline bool spw_text_is_name(const char *text) { return !text || spw_utf8_is_name(text, strlen(text)); }
+static inline const char *spw_request_bad_name(const struct spw_quote_request *q) {
+  return !spw_text_is_name(q->decision_id)       ? "decision_id"
+         : !spw_text_is_name(q->quote_ref)       ? "quote_ref"
+         : !spw_text_is_name(q->account)         ? "account"
+         : !spw_text_is_name(q->integration)     ? "integration"
+         : !spw_text_is_name(q->currency)        ? "currency"
+         : !spw_text_is_name(q->date)            ? "date"
+         : !spw_text_is_name(q->ship_to.country) ? "ship_to.country"
+         : !spw_text_is_name(q->ship_to.state)   ? "ship_to.state"
+         : !spw_text_is_name(q->ship_to.zip)     ? "ship_to.zip"
+                                                 : NULL;
+}
 static inline void spw_text_json(struct spw_text *t, const char *text) {
   static const char hex[] = "0123456789abcdef";
   if (!text) {
@@ -2039,6 +2054,13 @@ static inline uint64_t spw_rate_hash(uint64_t key) {
   key *= UINT64_C(0xC4CEB9FE1A85EC53);
   return key ^ key >> 33;
 }
+static inline enum spw_match spw_rate_match(uint32_t level) {
+  return level == SPW_RATE_ZIP9      ? SPW_MATCH_ZIP9
+         : level == SPW_RATE_ZIP5    ? SPW_MATCH_ZIP5
+         : level == SPW_RATE_STATE   ? SPW_MATCH_STATE
+         : level == SPW_RATE_COUNTRY ? SPW_MATCH_COUNTRY
+                                     : SPW_MATCH_NONE;
+}
 struct spw_place {
   char country[4];
   char state[4];
@@ -2108,8 +2130,6 @@ static inline bool spw_place_from(const struct spw_address *address, struct spw_
 
 /* ---- spw_fallback.h ---- */
 
-enum spw_no_rate_policy { SPW_NO_RATE_BLOCK, SPW_NO_RATE_STATE_AVERAGE, SPW_NO_RATE_DEFAULT };
-enum spw_tax_code_rule { SPW_RULE_GENERAL, SPW_RULE_EXEMPT, SPW_RULE_LEARNED, SPW_RULE_REFUSE };
 enum spw_no_answer { SPW_ANSWERED, SPW_NO_ANSWER_RATE, SPW_NO_ANSWER_TOO_OLD, SPW_NO_ANSWER_TAX_CODE, SPW_NO_ANSWER_TABLE, SPW_NO_ANSWER_PLACE };
 static inline const char *spw_no_answer_name(uint32_t why) {
   static const char *const name[] = {"", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination"};
@@ -2180,10 +2200,7 @@ static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, c
     out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
     out->stale = out->age_days > policy->warn_age_days;
     if (out->age_days <= policy->refuse_age_days) {
-      out->match = out->rate.level == SPW_RATE_ZIP9    ? SPW_MATCH_ZIP9
-                   : out->rate.level == SPW_RATE_ZIP5  ? SPW_MATCH_ZIP5
-                   : out->rate.level == SPW_RATE_STATE ? SPW_MATCH_STATE
-                                                       : SPW_MATCH_COUNTRY;
+      out->match = spw_rate_match(out->rate.level);
       return SPW_ANSWERED;
     }
     why = SPW_NO_ANSWER_TOO_OLD;
@@ -2223,15 +2240,17 @@ static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *po
   }
   return SPW_ANSWERED;
 }
+static inline bool spw_policy_read(const struct spw_map *map, struct spw_policy *out) {
+  return spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)spw_policy_at(map, 0),
+                        map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, out, sizeof *out / 8);
+}
 static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q, int32_t today, struct spw_line_tax *lines,
                                         struct spw_fallback_answer *out) {
   struct spw_policy policy;
   struct spw_place place;
   memset(out, 0, sizeof *out);
   struct spw_text notes = spw_text_on(out->assumptions, sizeof out->assumptions);
-  const struct spw_policy *slots = spw_policy_at(map, 0);
-  if (!spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)slots, map->pub_section[SPW_PUB_POLICY].stride_bytes / 8,
-                      &policy, sizeof policy / 8)) {
+  if (!spw_policy_read(map, &policy)) {
     out->why_not = SPW_NO_ANSWER_TABLE;
     return;
   }
@@ -2275,14 +2294,17 @@ struct spw_part {
   const void *bytes;
   size_t count;
 };
-static inline void spw__cells_give_back(const struct spw_map *map, const uint32_t *claimed, uint32_t n) {
+struct spw__claim {
+  uint32_t index;
+  uint64_t word;
+};
+static inline void spw__cells_give_back(const struct spw_map *map, const struct spw__claim *claim, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
-    uint64_t *word = spw_cell_word_at(map, claimed[i]);
-    uint64_t mine = spw_load_acq(word);
-    (void)spw_cas(word, &mine, spw_cell_freed(mine));
+    uint64_t mine = claim[i].word;
+    (void)spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_freed(mine));
   }
 }
-static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed, uint32_t wanted, uint32_t hint) {
+static inline bool spw__cells_claim(const struct spw_map *map, struct spw__claim *claim, uint32_t wanted, uint32_t hint) {
   uint32_t cells = map->rw_section[SPW_RW_CELL_WORDS].count, half = cells / 2;
   uint32_t first = (uint32_t)((uint64_t)map->self.slot * 2654435761u % cells), got = 0;
   for (uint32_t i = 0; i < half && got < wanted; i++) {
@@ -2290,29 +2312,23 @@ static inline bool spw__cells_claim(const struct spw_map *map, uint32_t *claimed
     uint64_t *word = spw_cell_word_at(map, index);
     uint64_t seen = spw_load_acq(word);
     if (spw_cell_state(seen) != SPW_CELL_FREE) continue;
-    if (spw_cas(word, &seen, spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen))) claimed[got++] = index;
+    uint64_t mine = spw_cell_pack(SPW_CELL_WRITING, map->self.slot, map->self.generation, seen);
+    if (spw_cas(word, &seen, mine)) {
+      claim[got].index = index;
+      claim[got++].word = mine;
+    }
   }
   if (got == wanted) return true;
-  spw__cells_give_back(map, claimed, got);
+  spw__cells_give_back(map, claim, got);
   return false;
 }
-static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts,
-                                                             size_t parts_count) {
-  size_t total = 0;
-  for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
-  if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES) return SPW_STATUS_INVALID;
-  if (map->self.lock_fd < 0) return SPW_STATUS_NOT_READY;
-  uint32_t claimed[SPW_CHAIN_MAX_CELLS];
-  uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
-  if (!spw__cells_claim(map, claimed, cells, hint)) return SPW_STATUS_FULL;
+static inline bool spw__cells_fill(const struct spw_map *map, const struct spw__claim *claim, uint32_t cells, const struct spw_part *parts,
+                                   size_t parts_count) {
   size_t part = 0, offset = 0;
   for (uint32_t i = 0; i < cells; i++) {
-    struct spw_cell *cell = spw_cell_at(map, claimed[i]);
+    struct spw_cell *cell = spw_cell_at(map, claim[i].index);
     uint32_t used = 0;
-    if (!cell) {
-      spw__cells_give_back(map, claimed, cells);
-      return SPW_STATUS_CORRUPT;
-    }
+    if (!cell) return false;
     while (used < SPW_CELL_DATA_BYTES && part < parts_count) {
       size_t n = parts[part].count - offset;
       if (n > SPW_CELL_DATA_BYTES - used) n = SPW_CELL_DATA_BYTES - used;
@@ -2324,15 +2340,30 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
         offset = 0;
       }
     }
+    bool last = i + 1 == cells;
     cell->bytes = used;
-    cell->next = i + 1 < cells ? claimed[i + 1] + 1 : 0;
-    cell->next_cycle = 0;
-    if (i + 1 < cells) cell->next_cycle = (uint32_t)(spw_load_rlx(spw_cell_word_at(map, claimed[i + 1])) & SPW_CELL_CYCLE_MASK);
+    cell->next = last ? 0 : claim[i + 1].index + 1;
+    cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK);
+  }
+  return true;
+}
+static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts,
+                                                             size_t parts_count) {
+  struct spw__claim claim[SPW_CHAIN_MAX_CELLS];
+  size_t total = 0;
+  for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
+  if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES) return SPW_STATUS_INVALID;
+  if (map->self.lock_fd < 0) return SPW_STATUS_NOT_READY;
+  uint32_t cells = (uint32_t)((total + SPW_CELL_DATA_BYTES - 1) / SPW_CELL_DATA_BYTES);
+  if (!spw__cells_claim(map, claim, cells, hint)) return SPW_STATUS_FULL;
+  if (!spw__cells_fill(map, claim, cells, parts, parts_count)) {
+    spw__cells_give_back(map, claim, cells);
+    return SPW_STATUS_CORRUPT;
   }
   for (uint32_t i = cells; i-- > 0;) {
-    uint64_t *word = spw_cell_word_at(map, claimed[i]);
-    uint64_t mine = spw_load_rlx(word);
-    spw_store_rel(word, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY));
+    uint64_t mine = claim[i].word;
+    if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY)))
+      return SPW_STATUS_NOT_READY;
   }
   spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
   return SPW_STATUS_OK;
@@ -2363,10 +2394,13 @@ static inline void spw__text_field(char *out, size_t room, const char *text) {
   for (size_t i = 0; text && text[i] && i + 1 < room; i++) out[i] = text[i];
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
+static inline bool spw_evidence_read(const struct spw_account *account, struct spw_evidence *out) {
+  return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof *out / 8, out, sizeof *out / 8);
+}
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r) {
   const struct spw_account *account = spw_account_at(map, account_index);
   struct spw_evidence e;
-  if (!account || !spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof e / 8, &e, sizeof e / 8)) return;
+  if (!account || !spw_evidence_read(account, &e)) return;
   r->evidence_known = (uint8_t)e.known;
   r->limit_count = e.limit_count;
   r->remaining_count = e.remaining_count;
@@ -2544,7 +2578,8 @@ struct spw_client {
 
 #define SPW__RETRY_NS UINT64_C(100000000)    /* between attempts while there is no segment in force */
 #define SPW__RETRY_SOON_NS UINT64_C(2000000) /* ... while one is being put in place */
-#define SPW__LOOK_NS UINT64_C(1000000000)    /* between looks for a successor while the sidecar is silent */
+#define SPW__KEEP_OLD_NS UINT64_C(60000000000)
+#define SPW__LOOK_NS UINT64_C(1000000000) /* between looks for a successor while the sidecar is silent */
 
 /* ---- attach, fork, re-attach ---- */
 
@@ -2576,6 +2611,24 @@ static inline void spw__fork_child(void) {
 
 static inline void spw__fork_prepare(void) { pthread_mutex_lock(&spw__clients_lock); }
 static inline void spw__fork_parent(void) { pthread_mutex_unlock(&spw__clients_lock); }
+
+/* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
+ * volume until nobody maps them. */
+static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
+  uint32_t nobody = 0;
+  struct spw_map *newest = c->map;
+  if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
+      !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    return; /* SYNC attaching: acquire */
+  for (struct spw_map *m = newest->older, *older; m; m = older) {
+    older = m->older;
+    spw_slot_release(m);
+    spw_map_close(m);
+    free(m);
+  }
+  newest->older = NULL;
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
 
 /* Is the file at the segment's path still the one that is mapped? One system call. */
 static inline bool spw__still_there(const struct spw_client *c) {
@@ -2612,6 +2665,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   }
   if (status == SPW_STATUS_OK && !same) {
     fresh->older = old;
+    if (old) old->replaced_ns = now_ns;
     /* SYNC client-map: release: other threads see the map filled. */
     __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
   } else {
@@ -2623,6 +2677,32 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK;
   uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
   __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+}
+
+/* A process that attached when every slot was taken asks again once a second. It goes over to a fresh mapping, since
+ * other threads are reading who the old one is. */
+static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
+  uint32_t nobody = 0;
+  struct spw_map *map = __atomic_load_n(&c->map, __ATOMIC_ACQUIRE); /* SYNC client-map: acquire */
+  /* SYNC next-look: relaxed: a lone word. SYNC attaching: acquire. */
+  if (!map || map->self.lock_fd >= 0 || now_ns < __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED) ||
+      !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    return;
+  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+  struct spw_map *fresh = c->map == map ? (struct spw_map *)calloc(1, sizeof *fresh) : NULL;
+  if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
+    if (fresh->generation == map->generation && spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
+      fresh->older = map;
+      map->replaced_ns = now_ns;
+      /* SYNC client-map: release: other threads see the map filled. */
+      __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
+      fresh = NULL;
+    } else {
+      spw_map_close(fresh);
+    }
+  }
+  free(fresh);
   __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -2780,7 +2860,7 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
 /* ---- quote and order: for callers that let the sidecar call ---- */
 
 /* Zero it before the call. handback and handback_room may be set: they receive the flag's line of JSON when no cell was
- * free (flag_refused); store that line and import it later with `spillwayctl flags import`. */
+ * free (flag_refused): the only record of this fallback, which no ledger has. Store it, and reconcile from it. */
 struct spw_quote_reply {
   enum spw_decision decision;
   enum spw_fallback type; /* FALLBACK: exactly one type */
@@ -3009,10 +3089,6 @@ static inline bool spw__reply_read(const char *head, const char *body, uint32_t 
   return true;
 }
 
-static inline enum spw_fallback spw__type_of(enum spw_cause cause) {
-  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
-}
-
 static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_request *q, const char *json, size_t json_bytes, uint32_t deadline_ms,
                                    struct spw_quote_reply *reply) {
   char answer[16384], head_buffer[256];
@@ -3027,9 +3103,17 @@ static inline bool spw__quote_live(struct spw_client *c, const struct spw_quote_
   return status && spw__reply_read(answer, body, q->line_count, reply);
 }
 
+static inline bool spw__amounts_ok(const struct spw_quote_request *q) {
+  bool ok = q->shipping_minor <= SPW_AMOUNT_MAX_MINOR && q->shipping_minor >= -SPW_AMOUNT_MAX_MINOR;
+  for (uint32_t i = 0; i < q->line_count && ok; i++)
+    ok = q->lines[i].amount_minor <= SPW_AMOUNT_MAX_MINOR && q->lines[i].amount_minor >= -SPW_AMOUNT_MAX_MINOR;
+  return ok;
+}
+
 /* The tax of a cart or order: live through the sidecar, or at once from the cache with a durable flag when the live
  * call must not be made or cannot be had. OK: look at reply->decision. INVALID: the request itself (no lines, too many,
- * too long). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
+ * too long, an amount beyond SPW_AMOUNT_MAX_MINOR, control characters or bytes that are not UTF-8 in an id, a state or
+ * another name). NOT_FOUND: no such account. Waits at most the deadline + grace_ms. */
 static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, const struct spw_quote_request *request,
                                                         struct spw_quote_reply *reply) {
   char json[SPW_REQUEST_MAX_BYTES];
@@ -3037,9 +3121,10 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   struct spw_ticket unused;
   struct spw_admission a;
   struct spw_ref ref;
+  bool refused = false;
   uint64_t now_ns = spw_now_ns();
-  if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT ||
-      (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES))
+  if (!q.account || !q.lines || q.line_count == 0 || q.line_count > SPW_LINES_MAX_COUNT || !spw__amounts_ok(&q) ||
+      (q.decision_id && strlen(q.decision_id) >= SPW_CALLER_ID_BYTES) || spw_request_bad_name(&q))
     return SPW_STATUS_INVALID;
   if (q.decision_id)
     SPW__SET(reply->decision_id, q.decision_id);
@@ -3048,6 +3133,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   q.decision_id = reply->decision_id;
   size_t json_bytes = spw_request_json(&q, json, sizeof json);
   if (json_bytes == 0) return SPW_STATUS_INVALID;
+  spw__drop_old(c, now_ns);
+  spw__claim_late(c, now_ns);
   struct spw_map *map = spw__live_map(c, now_ns);
   uint32_t deadline_ms = q.deadline_ms ? q.deadline_ms : 1800;
   memset(&a, 0, sizeof a);
@@ -3056,11 +3143,13 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
   if (map) {
     struct spw_account_conf conf;
     if (!spw__ref_find(map, &ref)) return SPW_STATUS_NOT_FOUND;
-    if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && !q.deadline_ms) deadline_ms = conf.deadline_ms;
+    if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && (!q.deadline_ms || q.deadline_ms > conf.deadline_ms))
+      deadline_ms = conf.deadline_ms;
     a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
                   &unused);
-    if (a.verdict == SPW_DENY || a.verdict == SPW_NEVER) {
-      spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw__type_of(a.cause), a.cause, &a, reply);
+    refused = a.verdict == SPW_DENY || a.verdict == SPW_NEVER;
+    if (refused && map->self.lock_fd >= 0) { /* without a slot the flag is the sidecar's to record */
+      spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a, reply);
       spw_stat_count(map, ref.account_index, spw__stat_of(a.cause));
       return SPW_STATUS_OK;
     }
@@ -3073,7 +3162,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
     return SPW_STATUS_OK;
   }
   if (!ref.generation && !spw__ref_find(map, &ref)) return SPW_STATUS_NOT_FOUND;
-  spw__quote_fallback(c, map, &q, json, json_bytes, &ref, SPW_FALLBACK_SIDECAR_UNAVAILABLE, SPW_CAUSE_SIDECAR_GONE, &a, reply);
+  spw__quote_fallback(c, map, &q, json, json_bytes, &ref, refused ? spw_refusal_type(a.cause) : SPW_FALLBACK_SIDECAR_UNAVAILABLE,
+                      refused ? a.cause : SPW_CAUSE_SIDECAR_GONE, &a, reply);
   return SPW_STATUS_OK;
 }
 
@@ -3082,7 +3172,8 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
   struct spw_order_record record;
   struct spw_map *map = spw__live_map(c, spw_now_ns());
   map = map ? map : spw__data_map(c);
-  if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES || (quote_id && strlen(quote_id) >= SPW_ID_BYTES))
+  if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES || (quote_id && strlen(quote_id) >= SPW_ID_BYTES) ||
+      !spw_text_is_name(quote_id) || !spw_text_is_name(order_id) || !spw_text_is_name(currency))
     return SPW_STATUS_INVALID;
   if (!map) return SPW_STATUS_NO_SEGMENT;
   memset(&record, 0, sizeof record);
@@ -3103,7 +3194,7 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
 
 /* The order of this quote was placed and so much tax was collected. OK: recorded, it survives the SIGKILL of every
  * process. Idempotent by (quote_id, order_id). FULL, NOT_READY, NO_SEGMENT: not recorded; post it to the orders door
- * (POST /spillway/v1/orders) later. */
+ * (POST /spillway/v1/orders) later. INVALID: an id is empty, too long, or not UTF-8 without control characters. */
 static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(struct spw_client *c, const char *quote_id, const char *order_id,
                                                                int64_t tax_collected_minor, const char *currency) {
   if (!quote_id || !quote_id[0]) return SPW_STATUS_INVALID;
