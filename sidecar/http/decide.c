@@ -544,11 +544,11 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
     job->owner = owner;
     job->started_ns = spw_now_ns();
     enum spw_status status = find_account(job, err);
-    if (status == SPW_STATUS_OK)
+    if (status == SPW_STATUS_OK && job->account)
         status = normalise(job, err);
-    if (status == SPW_STATUS_OK)
+    if (status == SPW_STATUS_OK && job->account)
         status = build_call(job, err);
-    if (status != SPW_STATUS_OK) {
+    if (status != SPW_STATUS_OK || !job->account) {
         job_free(job);
         return status;
     }
