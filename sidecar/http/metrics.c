@@ -47,6 +47,7 @@
     X(RATE_AGE, "spillway_rate_age_seconds", "gauge",                                                        \
       "Age of a source of the rate table since its as_of date.")                                             \
     X(BACKEND, "spillway_loop_backend", "gauge", "1 for the event loop's back-end in use.")                  \
+    X(LOOP_INFO, "spillway_loop_info", "gauge", "The back-end in use, and why this one.")                    \
     X(LAG, "spillway_loop_lag_seconds", "gauge", "Longest of the last 64 turns of the event loop.")          \
     X(BUILD, "spillway_build_info", "gauge", "Version and layout; how the segment came about.")
 
@@ -284,6 +285,9 @@ static void loop(FILE *out, const struct spw_admin_options *s)
     for (int i = 0; i < 2; i++)
         put(out, M_BACKEND, strcmp(spw_loop_backend_name(s->loop), name[i]) == 0, "backend", name[i], NULL,
             NULL);
+    begin(out, M_LOOP_INFO);
+    put(out, M_LOOP_INFO, 1, "backend", spw_loop_backend_name(s->loop), "reason",
+        spw_loop_backend_reason(s->loop));
     begin(out, M_LAG);
     put(out, M_LAG, (double)spw_loop_lag_ns(s->loop) / 1e9, NULL, NULL, NULL, NULL);
 }

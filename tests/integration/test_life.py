@@ -203,6 +203,8 @@ def test_io_uring_refused(place, answer, reason):
     assert sidecar.quote().json["decision"] == "live"
     assert sidecar.metric("spillway_loop_backend", backend="epoll") == 1
     assert sidecar.metric("spillway_loop_backend", backend="io_uring") == 0
+    [info] = [dict(labels) for name, labels in sidecar.metrics() if name == "spillway_loop_info"]
+    assert info["backend"] == "epoll" and reason in info["reason"]
     warnings = [line for line in sidecar.log().splitlines() if " warn " in line and "loop.backend" in line]
     assert warnings and all("epoll" in line and reason in line for line in warnings), sidecar.log()
     assert len(warnings) == 1, "said once"
