@@ -121,7 +121,11 @@ int main(void)
     if (spw_attach(&shared_client, &options) != SPW_STATUS_OK)
         return 1;
     struct spw_map *own_map = shared_client.map;
-    shared_client.map = f.map;
+    /* The publisher's mapping, and an identity of its own: the sidecar's slot is the loop thread's alone. */
+    static struct spw_map publishers;
+    publishers = *f.map;
+    publishers.self = own_map->self;
+    shared_client.map = &publishers;
     struct integral bound = {0, 10000, 500, f.map->base_ns};
     for (unsigned i = 0; i < OWN + TOGETHER + 1; i++) {
         job[i] = (struct job){&f, page, i};
