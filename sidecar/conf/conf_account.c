@@ -83,8 +83,8 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
 /* A provider whose paths hold a connection's id cannot be called without one. */
 static bool needs_connection(const struct spw_profile *profile)
 {
-    for (size_t i = 0; i < profile->allowed_count; i++)
-        if (strstr(profile->allowed[i], "{connectionId}"))
+    for (size_t i = 0; i < profile->routes_count; i++)
+        if (strstr(profile->routes[i].path, "{connectionId}"))
             return true;
     return false;
 }

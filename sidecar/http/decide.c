@@ -513,12 +513,13 @@ static enum spw_status build_call(struct spw_job *job, struct spw_error *err)
         return SPW_STATUS_OK; /* said in the log; the quote falls back */
     const struct spw_conf_account *conf = job->account->conf;
     const struct spw_profile *profile = job->account->profile;
+    struct spw_credential credential = {.user = "", .secret = secret};
     enum spw_status status =
-        profile->build(&job->request, conf, secret, job->result.decision_id, &job->call, err);
+        profile->build(&job->request, conf, &credential, job->result.decision_id, &job->call, err);
     /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
     if (status == SPW_STATUS_OK &&
         (strncmp(job->call.url, conf->url, strlen(conf->url)) != 0 ||
-         !spw_profile_allows(profile, conf, job->call.method, job->call.url + strlen(conf->url)))) {
+         !spw_profile_route(profile, conf, job->call.method, job->call.url + strlen(conf->url)))) {
         spw_log(SPW_LOG_ERROR, "provider.path",
                 "account %s: a call outside what profile %s allows is not sent", conf->name, profile->name);
         spw_call_clean_up(&job->call);

@@ -73,21 +73,18 @@ static bool path_matches(const char *pattern, const char *path, const char *conn
     return *pattern == 0 && *path == 0;
 }
 
-bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
-                        const char *method, const char *path)
+const struct spw_route *spw_profile_route(const struct spw_profile *profile,
+                                          const struct spw_conf_account *account, const char *method,
+                                          const char *path)
 {
     if (!profile || !account || !method || !path || !path_is_plain(path))
-        return false;
-    size_t method_bytes = strlen(method);
-    for (size_t i = 0; i < profile->allowed_count; i++) {
-        const char *rule = profile->allowed[i];
-        const char *space = strchr(rule, ' ');
-        if ((size_t)(space - rule) != method_bytes || memcmp(rule, method, method_bytes) != 0)
-            continue;
-        if (path_matches(space + 1, path, account->connection))
-            return true;
+        return NULL;
+    for (size_t i = 0; i < profile->routes_count; i++) {
+        const struct spw_route *route = &profile->routes[i];
+        if (strcmp(route->method, method) == 0 && path_matches(route->path, path, account->connection))
+            return route;
     }
-    return false;
+    return NULL;
 }
 
 void spw_call_clean_up(struct spw_call *call)
@@ -105,4 +102,17 @@ void spw_answer_clean_up(struct spw_answer *answer)
 {
     free(answer->error_json);
     answer->error_json = NULL;
+}
+
+void spw_native_quote_clean_up(struct spw_native_quote *quote)
+{
+    free(quote->lines);
+    free(quote->texts);
+    memset(quote, 0, sizeof *quote);
+}
+
+void spw_native_answer_clean_up(struct spw_native_answer *answer)
+{
+    free(answer->body);
+    memset(answer, 0, sizeof *answer);
 }

@@ -1,6 +1,10 @@
 /* provider.h: what a provider profile is: data plus pure functions, so that a further provider is one file.
  *
- * Owns: the profile interface and the table of profiles. Called by: http/decide.c, conf/. Thread: any; pure.
+ * Owns: the profile interface and the table of profiles. Called by: http/, conf/, reconcile/. Thread: any; pure.
+ *
+ * A profile knows four things about a provider: how a calculation is asked and answered (the quote door), which of its
+ * own requests are what (the pass-through door), how an order gets into its books (filing), and where it publishes
+ * rates. A function pointer that is NULL is something the provider does not have.
  */
 #ifndef SPW_PROVIDER_PROVIDER_H
 #define SPW_PROVIDER_PROVIDER_H
@@ -28,6 +32,38 @@ struct spw_call {
 };
 void spw_call_clean_up(struct spw_call *call);
 
+/* What an account proves itself with. */
+struct spw_credential {
+    const char *user; /* "" unless the provider asks for two parts (AvaTax) */
+    const char *secret;
+};
+
+/* ---- what a provider's own requests are ---- */
+
+enum spw_route_kind {
+    SPW_ROUTE_CALCULATE, /* asks for tax: may be answered from the cache */
+    SPW_ROUTE_RECORD, /* puts a sale into the books, or changes or voids one: passed or queued, never faked */
+    SPW_ROUTE_REFUND, /* the same for a refund */
+    SPW_ROUTE_READ,   /* looks something up: passed or refused */
+    SPW_ROUTE_PING
+};
+/* One method and path the account's credential may be used for. In path a segment "*" is any one segment,
+ * "{connectionId}" and "{company}" are the account's own. */
+struct spw_route {
+    const char *method;
+    const char *path;
+    enum spw_route_kind kind;
+};
+
+/* A limit the provider is known for beside the account's own, used when the configuration names none. */
+struct spw_profile_limiter {
+    const char *name;
+    enum spw_route_kind kind; /* the calls it applies to */
+    uint64_t tokens_count;
+    uint64_t period_ns;
+    uint64_t burst_ms; /* burst = what the rate earns in this time, at least 1 */
+};
+
 struct spw_jurisdiction {
     char level[16]; /* "state", "county", "city", "special" */
     uint32_t rate_ppb;
@@ -44,10 +80,18 @@ enum spw_answer_kind {
     SPW_ANSWER_BROKEN /* 2xx that cannot be understood */
 };
 
+/* What kind of limit a THROTTLED or BUSY answer speaks of. */
+enum spw_throttle {
+    SPW_THROTTLE_RATE,        /* too many in a time: also what a bare 429 is taken for */
+    SPW_THROTTLE_CONCURRENCY, /* too many at once */
+    SPW_THROTTLE_LOCK         /* an object is in use: says nothing about limits */
+};
+
 struct spw_answer {
     enum spw_answer_kind kind;
-    int64_t tax_minor;    /* sum over lines and shipping */
-    uint32_t lines_count; /* as asked: one per line, then one for shipping (also when it is 0) */
+    enum spw_throttle throttle; /* THROTTLED, BUSY */
+    int64_t tax_minor;          /* sum over lines and shipping */
+    uint32_t lines_count;       /* as asked: one per line, then one for shipping (also when it is 0) */
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
     uint32_t jurisdictions_count; /* 0 where the provider does not split */
     struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
@@ -73,30 +117,152 @@ struct spw_rate_signals {
     const char *dialect; /* static text: the family limit and remaining were read from; "" = none */
 };
 
+/* ---- the pass-through door: the provider's own requests and answers ---- */
+
+/* A request as an SDK sent it; borrowed. */
+struct spw_native_request {
+    const struct spw_route *route;
+    const char *path;    /* decoded once and found plain */
+    const char *query;   /* as received without '?'; "" = none */
+    const char *headers; /* raw block "Name: value\r\n"..., NUL-terminated */
+    const char *body;
+    size_t body_bytes;
+};
+
+/* The quote in a native calculation. Texts live in texts, lines in lines; destroy with spw_native_quote_clean_up. */
+struct spw_native_quote {
+    struct spw_quote_request quote;
+    struct spw_line *lines;
+    char *texts;
+    char document[SPW_CALLER_ID_BYTES]; /* the id the caller gave its document (AvaTax code); "" = none */
+    bool records; /* the calculation also puts the sale into the books (AvaTax SalesInvoice): purpose order */
+};
+void spw_native_quote_clean_up(struct spw_native_quote *quote);
+
+/* An answer in the provider's own form. Destroy with spw_native_answer_clean_up. */
+struct spw_native_answer {
+    uint32_t status;
+    const char *content_type;
+    char *body;
+    size_t body_bytes;
+};
+void spw_native_answer_clean_up(struct spw_native_answer *answer);
+
+/* A fallback to be told in the provider's own success form. lines: as in struct spw_answer, shipping last. */
+struct spw_native_fallback {
+    const char *quote_id;
+    const char *flag_id; /* "" when the flag was handed back */
+    const char *type;
+    const char *cause;
+    int64_t now_unix_ms;
+    int64_t tax_minor;
+    const struct spw_line_tax *lines;
+    uint32_t state_ppb, county_ppb, city_ppb, special_ppb, combined_ppb;
+};
+
+/* ---- filing: an order in the provider's books ---- */
+
+struct spw_booking {
+    const struct spw_quote_request *quote;
+    const struct spw_line_tax *collected; /* what the customer paid, line by line, shipping last */
+    int64_t tax_collected_minor;
+    const char *order_id;
+    const char *document;    /* the id it has in the books: unique, stable over retries, [A-Za-z0-9_-] */
+    const char *date;        /* "YYYY-MM-DD": of the sale */
+    const char *calculation; /* the provider's id of the live recalculation, where it has one (Stripe); "" */
+};
+enum spw_booked {
+    SPW_BOOKED,          /* it is there */
+    SPW_BOOKED_ALREADY,  /* it was there before: read it back */
+    SPW_BOOKED_MISSING,  /* read back: it is not there */
+    SPW_BOOKED_REJECTED, /* will never be taken as it is: to a person */
+    SPW_BOOKED_THROTTLED,
+    SPW_BOOKED_FAILED /* try again later */
+};
+struct spw_booked_answer {
+    enum spw_booked booked;
+    bool has_tax;      /* read back: ... */
+    int64_t tax_minor; /* ... the tax that stands in the books */
+    char detail[160];
+};
+
+enum spw_rates_format { SPW_RATES_NONE, SPW_RATES_AVATAX_ZIP_CSV, SPW_RATES_TAXJAR_SUMMARY };
+
 struct spw_profile {
     const char *name;
     const char *default_url;
-    /* Methods and paths the account's credentials may be used for: "METHOD /path" patterns, '*' = one segment. */
-    const char *const *allowed;
-    size_t allowed_count;
-    /* Build the calculation. secret is the account's credential (not NUL-checked by the profile's caller). */
+    const struct spw_route *routes;
+    size_t routes_count;
+    const struct spw_profile_limiter *limiters;
+    size_t limiters_count;
+    bool has_user;            /* the credential has two parts */
+    bool has_company;         /* account.company is used */
+    bool takes_date;          /* a past date can be calculated; where not, what was a day ago is gone */
+    bool is_tax;              /* false: no quotes, no cached answer (profile http) */
+    uint32_t batch_max_count; /* quotes one build_batch takes; 0 = no batch form */
+    uint32_t jurisdictions_rounded_count; /* J of the rounding bound: parts the engine rounds on their own */
+
+    /* Build the calculation. */
     enum spw_status (*build)(const struct spw_quote_request *quote, const struct spw_conf_account *account,
-                             const char *secret, const char *idempotency_key, struct spw_call *out,
-                             struct spw_error *err);
+                             const struct spw_credential *credential, const char *idempotency_key,
+                             struct spw_call *out, struct spw_error *err);
     /* Read the answer to it. Pure over (status, headers, body). */
     void (*read)(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                  size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
-    enum spw_status (*ping)(const struct spw_conf_account *account, const char *secret, struct spw_call *out,
+    /* Several quotes in one call; keys[i] is the idempotency key of quotes[i]. out[i] belongs to quotes[i]. */
+    enum spw_status (*build_batch)(const struct spw_quote_request *const *quotes, size_t count,
+                                   const struct spw_conf_account *account,
+                                   const struct spw_credential *credential, const char *const *keys,
+                                   struct spw_call *out, struct spw_error *err);
+    void (*read_batch)(const struct spw_quote_request *const *quotes, size_t count, const char *const *keys,
+                       uint32_t status, const char *headers, size_t headers_bytes, const char *body,
+                       size_t body_bytes, struct spw_answer *out);
+    enum spw_status (*ping)(const struct spw_conf_account *account, const struct spw_credential *credential,
+                            struct spw_call *out, struct spw_error *err);
+    /* The line "Name: value" that carries the credential, malloc'ed; for requests that are passed through. */
+    char *(*authorize)(const struct spw_credential *credential);
+    /* The token an SDK put where its API key goes, from its request's headers: into out, false = none there. */
+    bool (*token)(const char *headers, char *out, size_t room);
+
+    /* INVALID: it cannot be told as a quote; it may be passed on, but there is no fallback for it. */
+    enum spw_status (*native_quote)(const struct spw_native_request *request,
+                                    const struct spw_conf_account *account, struct spw_native_quote *out,
+                                    struct spw_error *err);
+    enum spw_status (*native_fallback)(const struct spw_native_request *request,
+                                       const struct spw_native_quote *quote,
+                                       const struct spw_native_fallback *fallback,
+                                       struct spw_native_answer *out, struct spw_error *err);
+    /* The provider's own error envelope; status 429 is its rate-limit error. message is for the developer. */
+    enum spw_status (*native_error)(uint32_t status, const char *message, struct spw_native_answer *out,
+                                    struct spw_error *err);
+    /* The document a record, refund or read names (a fallback's id among them); false = none. */
+    bool (*native_document)(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+
+    enum spw_status (*book)(const struct spw_booking *booking, const struct spw_conf_account *account,
+                            const struct spw_credential *credential, struct spw_call *out,
                             struct spw_error *err);
+    void (*read_book)(const struct spw_booking *booking, uint32_t status, const char *body, size_t body_bytes,
+                      struct spw_booked_answer *out);
+    enum spw_status (*book_back)(const struct spw_booking *booking, const struct spw_conf_account *account,
+                                 const struct spw_credential *credential, struct spw_call *out,
+                                 struct spw_error *err);
+    void (*read_book_back)(const struct spw_booking *booking, uint32_t status, const char *body,
+                           size_t body_bytes, struct spw_booked_answer *out);
+
+    /* The published rates of a day, in rates_format. */
+    enum spw_rates_format rates_format;
+    enum spw_status (*rates)(const struct spw_conf_account *account, const struct spw_credential *credential,
+                             const char *date, struct spw_call *out, struct spw_error *err);
 };
 
 /* NULL when there is no such profile. */
 const struct spw_profile *spw_profile_find(const char *name);
 /* "taxcloud, ..." for error texts. */
 const char *spw_profile_names(void);
-/* Is this method + decoded path within the profile's allow-list for this account? */
-bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
-                        const char *method, const char *path);
+/* The route of this method + decoded path for this account; NULL = not allowed. */
+const struct spw_route *spw_profile_route(const struct spw_profile *profile,
+                                          const struct spw_conf_account *account, const char *method,
+                                          const char *path);
 
 /* What a bare number in a reset header means where the number alone cannot tell. */
 enum spw_reset_unit {

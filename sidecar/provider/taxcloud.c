@@ -25,17 +25,18 @@
 #define JSON_STYLE     (JSON_COMPACT | JSON_REAL_PRECISION(15))
 #define MICRO          1000000
 
-static const char *const allowed[] = {
-    "POST /tax/connections/{connectionId}/carts",
-    "GET /tax/connections/{connectionId}/carts/*",
-    "POST /tax/connections/{connectionId}/carts/orders",
-    "POST /tax/connections/{connectionId}/orders",
-    "GET /tax/connections/{connectionId}/orders/*",
-    "PATCH /tax/connections/{connectionId}/orders/*",
-    "POST /tax/connections/{connectionId}/orders/refunds/*",
-    "GET /tax/connections/{connectionId}/ping",
-    "POST /tax/verify-address",
-    "POST /tax/tic/search",
+#define TAX "/tax/connections/{connectionId}"
+static const struct spw_route routes[] = {
+    {"POST", TAX "/carts", SPW_ROUTE_CALCULATE},
+    {"GET", TAX "/carts/*", SPW_ROUTE_READ},
+    {"POST", TAX "/carts/orders", SPW_ROUTE_RECORD},
+    {"POST", TAX "/orders", SPW_ROUTE_RECORD},
+    {"GET", TAX "/orders/*", SPW_ROUTE_READ},
+    {"PATCH", TAX "/orders/*", SPW_ROUTE_RECORD},
+    {"POST", TAX "/orders/refunds/*", SPW_ROUTE_REFUND},
+    {"GET", TAX "/ping", SPW_ROUTE_PING},
+    {"POST", "/tax/verify-address", SPW_ROUTE_READ},
+    {"POST", "/tax/tic/search", SPW_ROUTE_READ},
 };
 
 static enum spw_status no_memory(struct spw_error *err)
@@ -269,10 +270,10 @@ static enum spw_status make_cart(const struct spw_quote_request *quote, const ch
 }
 
 static enum spw_status build(const struct spw_quote_request *quote, const struct spw_conf_account *account,
-                             const char *secret, const char *idempotency_key, struct spw_call *out,
-                             struct spw_error *err)
+                             const struct spw_credential *credential, const char *idempotency_key,
+                             struct spw_call *out, struct spw_error *err)
 {
-    enum spw_status status = open_call(account, secret, "POST", "carts", out, err);
+    enum spw_status status = open_call(account, credential->secret, "POST", "carts", out, err);
     if (status)
         return status;
     json_t *cart = NULL;
@@ -300,17 +301,19 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
     return status;
 }
 
-static enum spw_status ping(const struct spw_conf_account *account, const char *secret, struct spw_call *out,
-                            struct spw_error *err)
+static enum spw_status ping(const struct spw_conf_account *account, const struct spw_credential *credential,
+                            struct spw_call *out, struct spw_error *err)
 {
-    return open_call(account, secret, "GET", "ping", out, err);
+    return open_call(account, credential->secret, "GET", "ping", out, err);
 }
 
 const struct spw_profile spw_profile_taxcloud = {
     .name = "taxcloud",
     .default_url = "https://api.v3.taxcloud.com",
-    .allowed = allowed,
-    .allowed_count = sizeof allowed / sizeof allowed[0],
+    .routes = routes,
+    .routes_count = sizeof routes / sizeof routes[0],
+    .takes_date = true,
+    .is_tax = true,
     .build = build,
     .read = spw_taxcloud_read,
     .ping = ping,
