@@ -20,6 +20,7 @@
 #include "sidecar/http/client.h"
 #include "sidecar/http/secret.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/provider/signals.h"
 
 /* The wait before the one retry: a second, give or take 30 %, so that callers refused together do not come back
  * together. */
@@ -211,59 +212,16 @@ static void fall_back(struct spw_job *job, enum spw_fallback type, enum spw_caus
     finish(job, SPW_DECISION_FALLBACK);
 }
 
-/* ---- what an answer says about the limits ---- */
-
-static void put_evidence(struct spw_job *job, const struct spw_rate_signals *s, uint32_t status)
-{
-    struct spw_evidence e;
-    memset(&e, 0, sizeof e);
-    e.known = (s->has_limit ? SPW_EVIDENCE_LIMIT : 0) | (s->has_remaining ? SPW_EVIDENCE_REMAINING : 0) |
-              (s->has_reset ? SPW_EVIDENCE_RESET : 0);
-    if (!e.known && status != 429)
-        return; /* an answer that says nothing does not wipe out what an earlier one said */
-    e.limit_count = s->limit_count;
-    e.remaining_count = s->remaining_count;
-    e.reset_unix_ms = s->reset_unix_ms;
-    e.observed_ns = now_of(job);
-    e.status = status;
-    spw_state_evidence_set(job->decider->options.state, job->account_index, &e);
-}
-
-/* Shut the gate for a wait the provider named, or for a moment when it named none (or one that is over). */
-static void gate_from(struct spw_call_end *end, bool known, uint64_t wait_ms, uint32_t known_source,
-                      uint32_t unknown_source, uint64_t now_ns)
-{
-    bool usable = known && wait_ms > 0;
-    end->gate_shut = true;
-    end->gate_source = usable ? known_source : unknown_source;
-    if (wait_ms > SPW_GATE_MAX_MS)
-        wait_ms = SPW_GATE_MAX_MS;
-    end->gate_until_ns = now_ns + (usable ? wait_ms : SPW_GATE_UNKNOWN_MS) * UINT64_C(1000000);
-}
-
+/* What an answer says about the limits. */
 static void read_signals(struct spw_job *job, const struct spw_http_response *response,
                          struct spw_call_end *end)
 {
-    struct spw_rate_signals s;
-    uint64_t now_ns = now_of(job);
-    spw_headers_read(response->headers, response->headers_bytes, response->status, spw_wall_ms(), &s);
-    put_evidence(job, &s, response->status);
-    if (end->outcome == SPW_OUTCOME_THROTTLED) {
-        bool waits = s.has_retry || s.has_reset;
-        gate_from(end, waits, s.has_retry ? s.retry_in_ms : s.reset_in_ms,
-                  s.has_retry ? SPW_GATE_RETRY_AFTER : SPW_GATE_RESET, SPW_GATE_UNKNOWN_429, now_ns);
-        return;
-    }
-    if (end->outcome != SPW_OUTCOME_OK)
-        return;
-    bool low =
-        s.has_remaining && (s.has_limit ? (spw_u128)s.remaining_count * 1000000u <
-                                              (spw_u128)s.limit_count * job->account->conf->header_buffer_ppm
-                                        : s.remaining_count == 0);
-    if (low)
-        gate_from(end, s.has_reset, s.reset_in_ms, SPW_GATE_BUFFER_RESET, SPW_GATE_UNKNOWN_BUFFER, now_ns);
-    else
-        end->gate_open = true;
+    struct spw_signals signals;
+    spw_signals_read(end->outcome, response->status, response->headers, response->headers_bytes,
+                     job->account->conf->header_buffer_ppm, spw_wall_ms(), now_of(job), &signals);
+    if (signals.has_evidence)
+        spw_state_evidence_set(job->decider->options.state, job->account_index, &signals.evidence);
+    *end = signals.end;
 }
 
 /* ---- the call ---- */
@@ -321,18 +279,14 @@ static enum spw_call_result read_answer(struct spw_job *job, const struct spw_ht
     }
     job->account->profile->read(&job->request, response->status, response->headers, response->headers_bytes,
                                 response->body, response->body_bytes, &job->answer);
+    end->outcome = spw_answer_outcome(job->answer.kind);
     switch (job->answer.kind) {
     case SPW_ANSWER_OK:
-        end->outcome = SPW_OUTCOME_OK;
         return SPW_CALL_OK;
     case SPW_ANSWER_REJECTED:
-        end->outcome = SPW_OUTCOME_OK;
         return SPW_CALL_REJECTED;
     case SPW_ANSWER_THROTTLED:
-        end->outcome = SPW_OUTCOME_THROTTLED;
-        return SPW_CALL_THROTTLED;
     case SPW_ANSWER_BUSY:
-        end->outcome = SPW_OUTCOME_NEUTRAL;
         return SPW_CALL_THROTTLED;
     case SPW_ANSWER_BROKEN:
         return SPW_CALL_BROKEN;

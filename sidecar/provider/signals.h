@@ -1,0 +1,27 @@
+/* signals.h: what an answer of the provider does to the account's breaker and gate.
+ *
+ * Owns: the step from an answer (its kind and its rate headers) to what spw_settle is told and what is shown as
+ * evidence. Called by: http/decide.c, replay. Thread: any; pure.
+ */
+#ifndef SPW_PROVIDER_SIGNALS_H
+#define SPW_PROVIDER_SIGNALS_H
+
+#include "shm/spw_admission.h"
+#include "sidecar/provider/provider.h"
+
+/* The breaker's view of an answer: only what speaks of the provider's health counts. A call without an answer is
+ * SPW_OUTCOME_FAILED. */
+enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind);
+
+struct spw_signals {
+    struct spw_call_end end;
+    bool has_evidence; /* an answer that says nothing does not wipe out what an earlier one said */
+    struct spw_evidence evidence;
+};
+
+/* Read the rate headers of an answer with this outcome. header_buffer_ppm: of the account; wall_ms: unix milliseconds
+ * and now_ns: CLOCK_BOOTTIME, both at receipt. */
+void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *headers, size_t headers_bytes,
+                      uint32_t header_buffer_ppm, int64_t wall_ms, uint64_t now_ns, struct spw_signals *out);
+
+#endif
