@@ -26,38 +26,52 @@ extern "C" {
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
 
+/* Nothing, except in tests/model: there each access is a place at which another process may go on, or this one die.
+ * SEE: the access learns what is in the word; SET: it only stores. */
+#ifndef SPW_STEP_SEE
+#define SPW_STEP_SEE(word)
+#define SPW_STEP_SET(word)
+#endif
+
 static inline uint64_t spw_load_acq(const uint64_t *word)
 {
+    SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static inline uint64_t spw_load_rlx(const uint64_t *word)
 {
+    SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t spw_load32_rlx(const uint32_t *word)
 {
+    SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t spw_load32_acq(const uint32_t *word)
 {
+    SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static inline void spw_store_rel(uint64_t *word, uint64_t value)
 {
+    SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static inline void spw_store_rlx(uint64_t *word, uint64_t value)
 {
+    SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 static inline void spw_store32_rel(uint32_t *word, uint32_t value)
 {
+    SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
@@ -66,17 +80,20 @@ static inline void spw_store32_rel(uint32_t *word, uint32_t value)
  * costs what the weaker forms cost. */
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
 {
+    SPW_STEP_SEE(word);
     return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 static inline uint64_t spw_exchange(uint64_t *word, uint64_t value)
 {
+    SPW_STEP_SEE(word);
     return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
 }
 
 /* Statistics only: orders nothing. */
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n)
 {
+    SPW_STEP_SEE(word);
     return __atomic_fetch_add(word, n, __ATOMIC_RELAXED);
 }
 
@@ -103,8 +120,12 @@ static inline void spw_relax(void)
 /* memcpy whose source or target another process may be writing: whole 64-bit words, each access atomic, no order. */
 static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words)
 {
-    for (size_t i = 0; i < words; i++)
-        __atomic_store_n(&to[i], __atomic_load_n(&from[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    for (size_t i = 0; i < words; i++) {
+        SPW_STEP_SEE(&from[i]);
+        uint64_t word = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+        SPW_STEP_SET(&to[i]);
+        __atomic_store_n(&to[i], word, __ATOMIC_RELAXED);
+    }
 }
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
     clients/c/bundle.py            writes the file
     clients/c/bundle.py --check    exit 1 when the file is not what shm/ makes
 
-What is left out: parts between "SIDECAR ONLY" marks, and the comments of the inner headers, which are read in shm/.
+What is left out: parts between "SIDECAR ONLY" marks, the switch points of tests/model, and the comments of the inner headers, which are read in shm/.
 """
 import pathlib
 import re
@@ -17,6 +17,7 @@ ORDER = ["spw_status.h", "spw_quote.h", "spw_atomic.h", "spw_layout.h", "spw_lat
          "spw_slot.h", "spw_bucket.h", "spw_breaker.h", "spw_gate.h", "spw_permit.h", "spw_admission.h", "spw_ref.h", "spw_text.h",
          "spw_rates.h", "spw_fallback.h", "spw_cell.h", "spw_flag.h", "spw_client.h"]
 SIDECAR_ONLY = re.compile(r"/\* SIDECAR ONLY.*?/\* END SIDECAR ONLY \*/\n", re.S)
+STEPS = re.compile(r"/\* Nothing, except in tests/model(?s:.*?)#endif\n\n|^ *SPW_STEP_(?:SEE|SET)\(.*\);\n", re.M)
 EXTERN_C = re.compile(r"#ifdef __cplusplus\n(extern \"C\" \{|\})\n#endif\n")
 COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|/\*.*?\*/', re.S)
 
@@ -58,7 +59,7 @@ def compact(text):
 
 def body(name, includes):
     text = (ROOT / "shm" / name).read_text()
-    text = SIDECAR_ONLY.sub("", text)
+    text = STEPS.sub("", SIDECAR_ONLY.sub("", text))
     guard = name.upper().replace(".", "_")
     text = re.sub(rf"#ifndef {guard}\n#define {guard}\n", "", text)
     text = text.rstrip()

@@ -297,7 +297,10 @@ static inline void spw_relax(void) {
 #endif
 }
 static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words) {
-  for (size_t i = 0; i < words; i++) __atomic_store_n(&to[i], __atomic_load_n(&from[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  for (size_t i = 0; i < words; i++) {
+    uint64_t word = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&to[i], word, __ATOMIC_RELAXED);
+  }
 }
 
 /* ---- spw_layout.h ---- */
