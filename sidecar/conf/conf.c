@@ -14,17 +14,29 @@
 #include "sidecar/conf/conf_check.h"
 #include "sidecar/conf/conf_text.h"
 
-#define FILE_MAX_BYTES ((size_t)1 << 20)
+#define FILE_MAX_BYTES     ((size_t)1 << 20)
+#define ANY_FILE_MAX_BYTES ((size_t)1 << 26)
 /* Some editors begin UTF-8 files with it. */
 #define UTF8_MARK "\xEF\xBB\xBF"
 
-static enum spw_status parse(const char *name, const char *text, size_t bytes, bool references,
+/* What is asked of a file besides being right in itself. */
+struct wanted {
+    bool references; /* what it refers to is there */
+    bool any_count;  /* of accounts; otherwise what one segment holds */
+};
+
+static size_t most_bytes(struct wanted wanted)
+{
+    return wanted.any_count ? ANY_FILE_MAX_BYTES : FILE_MAX_BYTES;
+}
+
+static enum spw_status parse(const char *name, const char *text, size_t bytes, struct wanted wanted,
                              struct spw_conf **out, struct spw_error *err)
 {
     *out = NULL;
-    if (bytes > FILE_MAX_BYTES)
+    if (bytes > most_bytes(wanted))
         return spw_error_set(err, SPW_STATUS_PARSE, "%s: the file is larger than %zu bytes: shorten it", name,
-                             FILE_MAX_BYTES);
+                             most_bytes(wanted));
     if (bytes >= sizeof UTF8_MARK - 1 && !memcmp(text, UTF8_MARK, sizeof UTF8_MARK - 1)) {
         text += sizeof UTF8_MARK - 1;
         bytes -= sizeof UTF8_MARK - 1;
@@ -39,21 +51,26 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, b
     if (!status && !conf)
         status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
     if (!status) {
-        struct spw_check check = {.name = name, .places = &places, .references = references, .err = err};
+        struct spw_check check = {.name = name,
+                                  .places = &places,
+                                  .references = wanted.references,
+                                  .any_count = wanted.any_count,
+                                  .err = err};
         status = spw_check_config(&check, (const Spillway__V1__Config *)(const void *)message, conf);
     }
     if (message)
         protobuf_c_message_free_unpacked(message, NULL);
     spw_yaml_places_clean_up(&places);
     if (status)
-        free(conf);
+        spw_conf_destroy(conf);
     else
         *out = conf;
     return status;
 }
 
 /* Read at most one byte more than is allowed, so that parse sees an oversize file as one. */
-static enum spw_status read_file(const char *path, char **out, size_t *out_bytes, struct spw_error *err)
+static enum spw_status read_file(const char *path, size_t most, char **out, size_t *out_bytes,
+                                 struct spw_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -63,14 +80,14 @@ static enum spw_status read_file(const char *path, char **out, size_t *out_bytes
             strerror(errno));
     enum spw_status status = SPW_STATUS_OK;
     struct stat st;
-    char *text = malloc(FILE_MAX_BYTES + 1);
+    char *text = malloc(most + 1);
     size_t bytes = 0;
     if (!text)
         status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", path);
     else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
         status = spw_error_set(err, SPW_STATUS_INVALID, "%s: is no regular file: name the file itself", path);
-    while (!status && bytes <= FILE_MAX_BYTES) {
-        ssize_t n = read(fd, text + bytes, FILE_MAX_BYTES + 1 - bytes);
+    while (!status && bytes <= most) {
+        ssize_t n = read(fd, text + bytes, most + 1 - bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -93,30 +110,36 @@ static enum spw_status read_file(const char *path, char **out, size_t *out_bytes
 enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
                                struct spw_error *err)
 {
-    return parse(name, text, bytes, false, out, err);
+    return parse(name, text, bytes, (struct wanted){0}, out, err);
 }
 
-static enum spw_status load(const char *path, bool references, struct spw_conf **out, struct spw_error *err)
+static enum spw_status load(const char *path, struct wanted wanted, struct spw_conf **out,
+                            struct spw_error *err)
 {
     *out = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    enum spw_status status = read_file(path, &text, &bytes, err);
+    enum spw_status status = read_file(path, most_bytes(wanted), &text, &bytes, err);
     if (status)
         return status;
-    status = parse(path, text, bytes, references, out, err);
+    status = parse(path, text, bytes, wanted, out, err);
     free(text);
     return status;
 }
 
 enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct spw_error *err)
 {
-    return load(path, true, out, err);
+    return load(path, (struct wanted){.references = true}, out, err);
 }
 
 enum spw_status spw_conf_load_alone(const char *path, struct spw_conf **out, struct spw_error *err)
 {
-    return load(path, false, out, err);
+    return load(path, (struct wanted){0}, out, err);
+}
+
+enum spw_status spw_conf_load_any(const char *path, struct spw_conf **out, struct spw_error *err)
+{
+    return load(path, (struct wanted){.any_count = true}, out, err);
 }
 
 struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback, int32_t as_of_day,
@@ -131,5 +154,7 @@ struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback
 
 void spw_conf_destroy(struct spw_conf *conf)
 {
+    if (conf)
+        free(conf->accounts);
     free(conf);
 }

@@ -16,8 +16,8 @@
 #include "shm/spw_layout.h"
 #include "sidecar/obs/error.h"
 
-#define SPW_CONF_ACCOUNTS_MAX_COUNT     16u
-#define SPW_CONF_INTEGRATIONS_MAX_COUNT 64u /* over all accounts */
+#define SPW_CONF_ACCOUNTS_MAX_COUNT     16u /* of one segment; see spw_conf_load_any */
+#define SPW_CONF_INTEGRATIONS_MAX_COUNT 64u /* over all accounts of one segment */
 #define SPW_CONF_STATES_MAX_COUNT       64u
 #define SPW_CONF_TAX_CODES_MAX_COUNT    128u
 #define SPW_CONF_RATE_FILES_MAX_COUNT   16u
@@ -130,7 +130,7 @@ struct spw_conf_segment {
 
 struct spw_conf {
     uint32_t accounts_count;
-    struct spw_conf_account accounts[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    struct spw_conf_account *accounts; /* accounts_count of them; destroyed with the whole */
     struct spw_conf_fallback fallback;
     struct spw_conf_segment segment;
     /* doors */
@@ -154,6 +154,9 @@ enum spw_status spw_conf_load(const char *path, struct spw_conf **out, struct sp
 /* The same without a look at what the file refers to: neither secrets nor rate files have to be there. */
 enum spw_status spw_conf_load_alone(const char *path, struct spw_conf **out,
                                     struct spw_error *err) SPW_WARN_UNUSED;
+/* As spw_conf_load_alone, with any number of accounts: for tools that look at more than one segment's worth. */
+enum spw_status spw_conf_load_any(const char *path, struct spw_conf **out,
+                                  struct spw_error *err) SPW_WARN_UNUSED;
 /* The same for text in memory (tests, benchmarks); name stands for the file in errors. */
 enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
                                struct spw_error *err) SPW_WARN_UNUSED;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -314,9 +315,12 @@ static enum spw_status check_accounts(struct spw_check *c, const Spillway__V1__C
 {
     if (!in->n_accounts)
         return spw_check_fault(c, "accounts", "is missing: write at least one account");
-    if (in->n_accounts > SPW_CONF_ACCOUNTS_MAX_COUNT)
+    if (in->n_accounts > SPW_CONF_ACCOUNTS_MAX_COUNT && !c->any_count)
         return spw_check_fault(c, "accounts", "has %zu entries: at most %u accounts", in->n_accounts,
                                SPW_CONF_ACCOUNTS_MAX_COUNT);
+    out->accounts = calloc(in->n_accounts, sizeof out->accounts[0]);
+    if (!out->accounts)
+        return spw_error_set(c->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", c->name);
     uint32_t integrations = 0;
     for (size_t i = 0; i < in->n_accounts; i++) {
         struct spw_conf_account *account = &out->accounts[i];
@@ -325,7 +329,7 @@ static enum spw_status check_accounts(struct spw_check *c, const Spillway__V1__C
             return status;
         out->accounts_count++;
         integrations += account->integrations_count;
-        if (integrations > SPW_CONF_INTEGRATIONS_MAX_COUNT)
+        if (integrations > SPW_CONF_INTEGRATIONS_MAX_COUNT && !c->any_count)
             return spw_check_fault(c, "integrations",
                                    "brings the file to %u integrations: at most %u over all accounts",
                                    integrations, SPW_CONF_INTEGRATIONS_MAX_COUNT);

@@ -17,6 +17,7 @@ struct spw_check {
     const char *name; /* of the file, for errors */
     const struct spw_yaml_places *places;
     bool references;                /* also look at the files and variables the configuration names */
+    bool any_count;                 /* more accounts than one segment holds are welcome */
     char base[SPW_CONF_PATH_BYTES]; /* the message being checked: "accounts.main" */
     struct spw_error *err;
 };

@@ -15,9 +15,10 @@
 
 #include "sidecar/conf/conf_text.h"
 
-/* More than any list or map of the schema may hold; bounds the search for duplicate keys. */
-#define ENTRIES_MAX_COUNT 1024u
-#define KEY_MAX_BYTES     63u
+/* More than any list or map of the schema may hold; the second bounds the search for duplicate keys. */
+#define LIST_MAX_COUNT 1024u
+#define MAP_MAX_COUNT  32768u
+#define KEY_MAX_BYTES  63u
 /* An unknown key longer than this is not shown: it may be a secret that went astray. */
 #define KEY_SHOWN_BYTES  32u
 #define FIELDS_MAX_COUNT 64 /* of one message of the schema */
@@ -441,8 +442,8 @@ static enum spw_status read_map(struct walk *w, const ProtobufCFieldDescriptor *
                                  spw_yaml_places_find(w->places, w->path)->line);
             }
         }
-        if (*count == ENTRIES_MAX_COUNT)
-            return refuse_at(w, &w->event.start_mark, "has more than %u entries", ENTRIES_MAX_COUNT);
+        if (*count == MAP_MAX_COUNT)
+            return refuse_at(w, &w->event.start_mark, "has more than %u entries", MAP_MAX_COUNT);
         path_push_key(w, key);
         ProtobufCMessage **entry = append_slot(message, field);
         if (!entry || !(*entry = new_message(desc)))
@@ -468,8 +469,8 @@ static enum spw_status read_list(struct walk *w, const ProtobufCFieldDescriptor 
     size_t *count = (size_t *)(void *)((char *)message + field->quantifier_offset);
     enum spw_status status = expect(w, YAML_SEQUENCE_START_EVENT, "a list: [a, b] or one '- a' a line");
     while (!status && !(status = next_event(w)) && w->event.type != YAML_SEQUENCE_END_EVENT) {
-        if (*count == ENTRIES_MAX_COUNT)
-            return refuse_at(w, &w->event.start_mark, "has more than %u entries", ENTRIES_MAX_COUNT);
+        if (*count == LIST_MAX_COUNT)
+            return refuse_at(w, &w->event.start_mark, "has more than %u entries", LIST_MAX_COUNT);
         size_t parent_bytes = path_push(w, "[%zu]", *count);
         void *slot = append_slot(message, field);
         if (!slot)
