@@ -12,6 +12,7 @@
 #include "sidecar/state/state_internal.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -125,6 +126,27 @@ static void remove_temporary(const struct spw_conf_segment *s)
     }
 }
 
+/* Headers and sections of a pair whose memory is mapped, zeroed and of the plan's size. */
+static enum spw_status fill_pair(struct spw_map *map, const struct spw_plan *plan, uint64_t generation,
+                                 uint64_t now_ns, struct spw_error *err)
+{
+    fill_header(map->pub, SPW_MAGIC_PUB, plan->pub_bytes, generation, now_ns, plan->pub, SPW_PUB_SECTIONS);
+    fill_header(map->rw, SPW_MAGIC_RW, plan->rw_bytes, generation, now_ns, plan->rw, SPW_RW_SECTIONS);
+    memcpy(map->pub_section, plan->pub, sizeof plan->pub);
+    memcpy(map->rw_section, plan->rw, sizeof plan->rw);
+    map->generation = generation;
+    map->base_ns = now_ns;
+    map->lock_base = SPW_LOCK_BASE;
+    map->layout_major = SPW_SEGMENT_MAJOR;
+    map->layout_minor = SPW_SEGMENT_MINOR;
+    if (!spw__shape_ok(map)) {
+        spw_map_close(map);
+        return spw_error_set(err, SPW_STATUS_INVALID, "segment: the counts do not make a valid segment");
+    }
+    spw_slot_at(map, 0)->word = spw_slot_word(0, SPW_SLOT_RESERVED);
+    return SPW_STATUS_OK;
+}
+
 /* Step 1: a new pair under the temporary name, mapped and complete but for the ready words. */
 static enum spw_status make_pair(struct spw_state *state, uint64_t now_ns, struct spw_error *err)
 {
@@ -149,21 +171,7 @@ static enum spw_status make_pair(struct spw_state *state, uint64_t now_ns, struc
         spw_map_close(map);
         return status;
     }
-    fill_header(map->pub, SPW_MAGIC_PUB, plan.pub_bytes, generation, now_ns, plan.pub, SPW_PUB_SECTIONS);
-    fill_header(map->rw, SPW_MAGIC_RW, plan.rw_bytes, generation, now_ns, plan.rw, SPW_RW_SECTIONS);
-    memcpy(map->pub_section, plan.pub, sizeof plan.pub);
-    memcpy(map->rw_section, plan.rw, sizeof plan.rw);
-    map->generation = generation;
-    map->base_ns = now_ns;
-    map->lock_base = SPW_LOCK_BASE;
-    map->layout_major = SPW_SEGMENT_MAJOR;
-    map->layout_minor = SPW_SEGMENT_MINOR;
-    if (!spw__shape_ok(map)) {
-        spw_map_close(map);
-        return spw_error_set(err, SPW_STATUS_INVALID, "segment: the counts do not make a valid segment");
-    }
-    spw_slot_at(map, 0)->word = spw_slot_word(0, SPW_SLOT_RESERVED);
-    return SPW_STATUS_OK;
+    return fill_pair(map, &plan, generation, now_ns, err);
 }
 
 static enum spw_status rename_in(const char *dir, struct spw_error *err)
@@ -388,6 +396,55 @@ enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const str
     }
     memcpy(&state->rw_header, state->map.rw, sizeof state->rw_header);
     spw_state_heartbeat(state, spw_now_ns());
+    *out = state;
+    return SPW_STATUS_OK;
+}
+
+static uint8_t *private_memory(uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+/* Slot 1 is the caller's: nobody else is there to take it, so that its lock is a descriptor that never was. */
+static void own_private_slot(struct spw_map *map)
+{
+    map->self = (struct spw_identity){.lock_fd = INT_MAX, .slot = 1, .generation = 1};
+    spw_slot_at(map, 1)->word = spw_slot_word(1, SPW_SLOT_LIVE);
+}
+
+enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now_ns, struct spw_state **out,
+                                       struct spw_error *err)
+{
+    struct spw_plan plan;
+    struct spw_state *state = calloc(1, sizeof *state);
+    *out = NULL;
+    spw_plan_make(conf, &plan);
+    if (state) {
+        state->conf = conf;
+        state->lock_fd = -1;
+        state->map = (struct spw_map){.self.lock_fd = -1,
+                                      .pub_bytes = plan.pub_bytes,
+                                      .rw_bytes = plan.rw_bytes,
+                                      .pub = private_memory(plan.pub_bytes),
+                                      .rw = private_memory(plan.rw_bytes)};
+    }
+    if (!state || !state->map.pub || !state->map.rw) {
+        spw_state_close(state, false);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "segment: no memory for %llu bytes: raise the memory limit",
+                             (unsigned long long)(plan.pub_bytes + plan.rw_bytes));
+    }
+    enum spw_status status = fill_pair(&state->map, &plan, 1, now_ns, err);
+    if (status == SPW_STATUS_OK) {
+        own_private_slot(&state->map);
+        status = spw_publish_conf(state, now_ns, true, err);
+    }
+    if (status != SPW_STATUS_OK) {
+        spw_state_close(state, false);
+        return status;
+    }
+    snprintf(state->origin, sizeof state->origin, "private");
     *out = state;
     return SPW_STATUS_OK;
 }

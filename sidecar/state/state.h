@@ -30,6 +30,10 @@ enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **o
 enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const struct spw_rates_source *sources,
                                           size_t sources_count, struct spw_state **out,
                                           struct spw_error *err) SPW_WARN_UNUSED;
+/* A segment in private memory, full buckets, by a clock of the caller's own: now_ns stands for CLOCK_BOOTTIME here and in
+ * every later call; above 0. No file, no lock, no other process; heartbeat and sweep are not for it. For replay. */
+enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now_ns, struct spw_state **out,
+                                       struct spw_error *err) SPW_WARN_UNUSED;
 /* Bytes of the two files for this configuration: what the volumes must hold (twice, while one replaces another). */
 void spw_state_sizes(const struct spw_conf *conf, uint64_t *pub_bytes, uint64_t *rw_bytes);
 void spw_state_close(struct spw_state *state,
