@@ -21,6 +21,7 @@ extern "C" {
 #endif
 
 __extension__ typedef unsigned __int128 spw_u128;
+__extension__ typedef __int128 spw_i128;
 
 #define SPW_LEVEL_MAX    ((UINT64_C(1) << 60) - 2) /* all ones would look like SPW_MOVED */
 #define SPW_UNITS_PER_NS 3u

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define SPW_LAYOUT_MAJOR            1u
-#define SPW_LAYOUT_MINOR            0u
+#define SPW_LAYOUT_MINOR            1u
 #define SPW_OLDEST_COMPATIBLE_MAJOR 1u
 
 #define SPW_MAGIC_PUB                                                                                        \
@@ -47,6 +47,7 @@ extern "C" {
 #define SPW_SOURCES_MAX_COUNT     16u
 #define SPW_NEXUS_MAX_COUNT       64u
 #define SPW_TAX_CODES_MAX_COUNT   128u
+#define SPW_LEARNED_WAYS          8u /* places a learned rate may lie in, beside one another */
 #define SPW_HEARTBEAT_NS          UINT64_C(250000000)  /* the sidecar writes it this often ... */
 #define SPW_HEARTBEAT_STALE_NS    UINT64_C(2000000000) /* ... and counts as gone after this */
 #define SPW_HEARTBEAT_STOPPED     UINT64_MAX           /* clean stop */
@@ -63,6 +64,7 @@ enum spw_pub_section {
     SPW_PUB_SOURCES,      /* struct spw_source, SPW_SOURCES_MAX_COUNT for each half */
     SPW_PUB_RATE_INDEX,   /* uint64_t, two halves */
     SPW_PUB_RATE_RECORDS, /* struct spw_rate_record, two halves */
+    SPW_PUB_LEARNED,      /* struct spw_learned_rate; since 1.1, absent before */
     SPW_PUB_SECTIONS
 };
 
@@ -76,6 +78,7 @@ enum spw_rw_section {
     SPW_RW_CELLS,      /* struct spw_cell */
     SPW_RW_SECTIONS
 };
+#define SPW_PUB_SECTIONS_1_0   8u /* what every segment of this major version has */
 #define SPW_SECTIONS_MAX_COUNT 12u
 
 struct spw_section {
@@ -237,7 +240,11 @@ struct spw_policy {
     uint32_t tax_rule_default;
     uint32_t tax_codes_count;
     struct spw_tax_code tax_codes[SPW_TAX_CODES_MAX_COUNT];
-    uint64_t spare[28];
+    /* Since 1.1: states in which shipping is taxed the other way than shipping_taxable says, two letters each. */
+    uint32_t shipping_except_count;
+    uint32_t spare0;
+    char shipping_except[SPW_NEXUS_MAX_COUNT][2];
+    uint64_t spare[11];
 };
 
 /* Rate table: two halves; the inactive one is filled, then rates_active is flipped. In a half, an index word names an
@@ -248,7 +255,12 @@ struct spw_rate_half {
     uint32_t records_count;
     uint32_t sources_count;
     uint64_t loaded_unix_ms;
-    uint8_t spare[96];
+    uint32_t coded_count;   /* since 1.1: records for single tax codes; 0 = nobody has to look for them */
+    uint32_t upserts_count; /* since 1.1: rows put in since the half was filled */
+    uint32_t
+        replaced_count; /* since 1.1: records no index word names any more; the next filling drops them */
+    uint32_t spare0;
+    uint8_t spare[80];
 };
 
 struct spw_source {
@@ -276,9 +288,27 @@ struct spw_rate_record {
     uint16_t source; /* index into the half's sources */
     uint8_t level;   /* enum spw_rate_level */
     uint8_t flags;
-    uint32_t valid_from_day; /* 0 = not stated */
+    uint32_t valid_from_day; /* first and last day it holds, since 1970-01-01; 0 = not stated */
     uint32_t valid_to_day;
     uint32_t tax_code_hash; /* 0 = general goods */
+    uint32_t spare;
+};
+#define SPW_RATE_FLAG_AVERAGE 1u /* computed from the rows, not stated by a table */
+
+/* What a provider charged for one tax code of one account at one destination. Since 1.1. Hashed by key and subject into
+ * sets of SPW_LEARNED_WAYS; the oldest of a set gives way. seq is odd while the one writer changes the entry. */
+struct spw_learned_rate {
+    uint64_t seq;
+    uint64_t key;     /* see spw_learned_key */
+    uint64_t subject; /* account, ship-from and tax code: see spw_learned_subject */
+    int64_t learned_unix_ms;
+    uint32_t combined_ppb;
+    uint32_t state_ppb;
+    uint32_t county_ppb;
+    uint32_t city_ppb;
+    uint32_t special_ppb;
+    char state[4];
+    uint32_t seen_count; /* answers that said the same in a row; statistics */
     uint32_t spare;
 };
 
@@ -492,6 +522,9 @@ SPW__AT(spw_rate_record, zip5, 16);
 SPW__AT(spw_rate_record, state_ppb, 24);
 SPW__AT(spw_rate_record, combined_ppb, 40);
 SPW__AT(spw_rate_record, source, 44);
+SPW__AT(spw_policy, shipping_except, 5424);
+SPW__AT(spw_rate_half, coded_count, 32);
+SPW__SIZE(spw_learned_rate, 64);
 
 SPW__SIZE(spw_account_words, 256);
 SPW__AT(spw_account_words, gate, 8);

@@ -176,6 +176,7 @@ SPW__ACCESSOR(rate_half, struct spw_rate_half, pub, SPW_PUB_RATE_HALVES)
 SPW__ACCESSOR(source, struct spw_source, pub, SPW_PUB_SOURCES)
 SPW__ACCESSOR(rate_index, uint64_t, pub, SPW_PUB_RATE_INDEX)
 SPW__ACCESSOR(rate_record, struct spw_rate_record, pub, SPW_PUB_RATE_RECORDS)
+SPW__ACCESSOR(learned, struct spw_learned_rate, pub, SPW_PUB_LEARNED)
 SPW__ACCESSOR(account_words, struct spw_account_words, rw, SPW_RW_ACCOUNTS)
 SPW__ACCESSOR(limiter_words, struct spw_limiter_words, rw, SPW_RW_LIMITERS)
 SPW__ACCESSOR(permit, uint64_t, rw, SPW_RW_PERMITS)
@@ -196,6 +197,8 @@ static inline bool spw__sections_ok(const struct spw_section *s, const struct sp
                                     unsigned n, uint64_t total_bytes)
 {
     for (unsigned i = 0; i < n; i++) {
+        if (rule[i].base_bytes == 0 && s[i].count == 0)
+            continue; /* a section of a later minor version that the file does not have */
         if (s[i].stride_bytes < rule[i].base_bytes || s[i].stride_bytes % 8 ||
             s[i].stride_bytes > (1u << 20) || s[i].offset_bytes % 8 || s[i].offset_bytes < SPW_HEADER_BYTES ||
             s[i].count > rule[i].count_max || (rule[i].count && s[i].count != rule[i].count) ||
@@ -218,6 +221,7 @@ static inline bool spw__shape_ok(struct spw_map *map)
         {sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT, 256},
         {8, 0, 1u << 28},
         {sizeof(struct spw_rate_record), 0, 1u << 27},
+        {0, 0, 1u << 24},
     };
     static const struct spw__section_rule rw_rule[SPW_RW_SECTIONS] = {
         {sizeof(struct spw_account_words), 0, 1024}, {sizeof(struct spw_limiter_words), 0, 4096},
@@ -232,6 +236,10 @@ static inline bool spw__shape_ok(struct spw_map *map)
     uint32_t accounts = p[SPW_PUB_ACCOUNTS].count, index_words = p[SPW_PUB_RATE_INDEX].count / 2;
     map->index_mask = (uint64_t)index_words - 1;
     map->records_per_half = p[SPW_PUB_RATE_RECORDS].count / 2;
+    uint32_t learned = p[SPW_PUB_LEARNED].count; /* none in a segment of 1.0 */
+    if (learned && (p[SPW_PUB_LEARNED].stride_bytes < sizeof(struct spw_learned_rate) ||
+                    learned < SPW_LEARNED_WAYS || (learned & (learned - 1)) != 0))
+        return false;
     return accounts && r[SPW_RW_ACCOUNTS].count == accounts &&
            r[SPW_RW_LIMITERS].count == p[SPW_PUB_LIMITERS].count &&
            r[SPW_RW_PERMITS].count == accounts * SPW_PERMITS_PER_ACCOUNT && r[SPW_RW_SLOTS].count &&
@@ -245,8 +253,8 @@ static inline bool spw__shape_ok(struct spw_map *map)
 
 /* Check one file's header. The sections are copied out only when everything else holds. */
 static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t file_bytes, uint64_t magic,
-                                                unsigned sections, struct spw_section *out,
-                                                struct spw_map *map)
+                                                unsigned least_sections, unsigned sections,
+                                                struct spw_section *out, struct spw_map *map)
 {
     const struct spw_header *h = (const struct spw_header *)(const void *)file;
     /* SYNC ready: acquire: everything in the file was written before the word became 1. */
@@ -272,10 +280,12 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     if (beat != SPW_HEARTBEAT_STOPPED && beat > spw_now_ns() + SPW_CLOCK_AHEAD_MAX_NS)
         return SPW_STATUS_CLOCK_MISMATCH;
     if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES ||
-        copy.section_count < sections || copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 ||
-        copy.base_ns > spw_now_ns())
+        copy.section_count < least_sections || copy.section_count > SPW_SECTIONS_MAX_COUNT ||
+        copy.base_ns == 0 || copy.base_ns > spw_now_ns())
         return SPW_STATUS_CORRUPT;
-    memcpy(out, copy.sections, sections * sizeof out[0]);
+    memset(out, 0, sections * sizeof out[0]); /* a section of a later minor version is empty here */
+    memcpy(out, copy.sections,
+           (copy.section_count < sections ? copy.section_count : sections) * sizeof out[0]);
     if (map->generation && map->generation != copy.generation)
         return SPW_STATUS_NOT_READY; /* one file is already the next segment's: its twin follows at once */
     map->generation = copy.generation;
@@ -338,11 +348,11 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
     if (status == SPW_STATUS_OK)
         status = spw__file_map(rw_dir, name, true, &map->rw, &map->rw_bytes, &map->rw_inode);
     if (status == SPW_STATUS_OK)
-        status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS,
-                                   map->pub_section, map);
+        status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS_1_0,
+                                   SPW_PUB_SECTIONS, map->pub_section, map);
     if (status == SPW_STATUS_OK)
-        status =
-            spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, map->rw_section, map);
+        status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, SPW_RW_SECTIONS,
+                                   map->rw_section, map);
     if (status == SPW_STATUS_OK && !spw__shape_ok(map))
         status = SPW_STATUS_CORRUPT;
     if (status != SPW_STATUS_OK)

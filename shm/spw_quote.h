@@ -74,7 +74,8 @@ extern "C" {
     X(5, DEFAULT, "default-rate")                                                                            \
     X(6, NO_NEXUS, "no-nexus")                                                                               \
     X(7, EXEMPT, "exempt")                                                                                   \
-    X(8, LEARNED, "learned")
+    X(8, LEARNED, "learned")                                                                                 \
+    X(9, MIXED, "mixed")
 
 /* How fallback tax is rounded: half up per line, or half up once per order. */
 #define SPW_ROUNDING_TABLE(X)                                                                                \

@@ -16,8 +16,9 @@
 extern "C" {
 #endif
 
-#define SPW_RATES_TRIES  8
-#define SPW_RATES_PROBES 256 /* far above the longest run a half-full index has */
+#define SPW_RATES_TRIES    8
+#define SPW_LEARNED_SOURCE "learned" /* names the source of a rate that a live answer taught */
+#define SPW_RATES_PROBES   256       /* far above the longest run a half-full index has */
 
 /* level, country and place in one word; ZIP+4 ranges of a ZIP share its key and lie beside one another. */
 static inline uint64_t spw_rate_key(uint32_t level, const char *country, const char *state, uint32_t zip5)
@@ -38,6 +39,29 @@ static inline uint64_t spw_rate_hash(uint64_t key)
     key ^= key >> 33;
     key *= UINT64_C(0xC4CEB9FE1A85EC53);
     return key ^ key >> 33;
+}
+
+/* Names a tax code inside a record; 0 = none. Only the code's own records are found by it. */
+static inline uint32_t spw_tax_code_hash(const char *code)
+{
+    uint32_t hash = 2166136261u;
+    if (!code || !code[0])
+        return 0;
+    for (; *code; code++)
+        hash = (hash ^ (uint8_t)*code) * 16777619u;
+    return hash ? hash : 1;
+}
+
+/* Records of one tax code have keys of their own, which a client of 1.0 never asks for. */
+static inline uint64_t spw_rate_key_coded(uint64_t key, uint32_t tax_code_hash)
+{
+    return tax_code_hash ? (key ^ (uint64_t)tax_code_hash << 17) | UINT64_C(1) << 63 : key;
+}
+
+static inline bool spw_rate_holds_on(const struct spw_rate_record *record, uint32_t day)
+{
+    return day == 0 || ((record->valid_from_day == 0 || record->valid_from_day <= day) &&
+                        (record->valid_to_day == 0 || day <= record->valid_to_day));
 }
 
 /* How a record of this level matches a place. */
@@ -63,6 +87,9 @@ struct spw_place {
     uint32_t zip5;
     uint32_t plus4;
     bool has_zip, has_plus4;
+    bool padded;            /* leading zeros were lost and are put back; the state bears it out */
+    uint32_t day;           /* day of the sale, since 1970-01-01; 0 = any: the first record found */
+    uint32_t tax_code_hash; /* 0 = general goods */
 };
 
 enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
@@ -70,7 +97,8 @@ enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
 static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, uint32_t level,
                                     const struct spw_place *place, struct spw_rate_record *out)
 {
-    uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5);
+    uint64_t key = spw_rate_key_coded(spw_rate_key(level, place->country, place->state, place->zip5),
+                                      place->tax_code_hash);
     uint64_t hash = spw_rate_hash(key), words = map->index_mask + 1;
     for (uint64_t i = 0; i < SPW_RATES_PROBES; i++) {
         /* SYNC rates: acquire: the record an index word names was complete before the word was stored. */
@@ -87,7 +115,8 @@ static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, ui
         if (!record)
             return false;
         spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)record, sizeof *out / 8);
-        if (out->key == key &&
+        if (out->key == key && out->tax_code_hash == place->tax_code_hash &&
+            spw_rate_holds_on(out, place->day) &&
             (level != SPW_RATE_ZIP9 ||
              (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
             return true;
@@ -95,7 +124,7 @@ static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, ui
     return false;
 }
 
-/* The most specific record for a place among `levels` (a list ended by 0), with its source. */
+/* The most specific record for a place, its day and its tax code among `levels` (a list ended by 0), with its source. */
 static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, const struct spw_place *place,
                                                    const uint32_t *levels, struct spw_rate_record *out,
                                                    struct spw_source *source)
@@ -111,6 +140,8 @@ static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, co
         /* SYNC rates-half: acquire: an even sequence means that nobody is rewriting the half. */
         uint64_t seq = spw_load_acq(&h->seq);
         bool found = false;
+        if (place->tax_code_hash && spw_load32_rlx(&h->coded_count) == 0)
+            return SPW_RATES_NOT_FOUND; /* SYNC rates-half: relaxed: a lone word; it grows with the record's index word */
         for (const uint32_t *level = levels; seq % 2 == 0 && *level && !found; level++) {
             bool usable = *level == SPW_RATE_STATE     ? place->state[0] != 0
                           : *level == SPW_RATE_COUNTRY ? true
@@ -135,6 +166,112 @@ static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, co
     return SPW_RATES_BUSY;
 }
 
+/* ---- learned rates ---- */
+
+/* Where a learned rate is from: `level` is ZIP9 or ZIP5. */
+static inline uint64_t spw_learned_key(uint32_t level, const struct spw_place *place)
+{
+    uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5);
+    return level == SPW_RATE_ZIP9 ? key | (uint64_t)place->plus4 << 17 : key;
+}
+
+static inline uint64_t spw__fold(uint64_t hash, const char *text, size_t most)
+{
+    for (size_t i = 0; text && i < most && text[i]; i++) {
+        uint8_t c = (uint8_t)text[i];
+        hash = (hash ^ c) * UINT64_C(1099511628211);
+    }
+    return (hash ^ 0xFF) * UINT64_C(1099511628211); /* no byte of a text: the parts stay apart */
+}
+
+/* Whatever changes a rate belongs in its name: whose account it is (nexus), where goods leave from, and what they are.
+ * An exempt buyer's answer is never learned, so the buyer is not in it. */
+static inline uint64_t spw_learned_subject(const char *account, const struct spw_address *from,
+                                           const char *tax_code)
+{
+    char state[2] = {0, 0};
+    for (int i = 0; from->state && i < 2 && from->state[i]; i++)
+        state[i] =
+            (char)(from->state[i] >= 'a' && from->state[i] <= 'z' ? from->state[i] - 32 : from->state[i]);
+    uint64_t hash = spw__fold(UINT64_C(14695981039346656037), account, SPW_NAME_BYTES);
+    hash = spw__fold(hash, from->country && from->country[0] ? from->country : "US", 2);
+    hash = spw__fold(hash, state, 2);
+    return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX));
+}
+
+/* The first of the SPW_LEARNED_WAYS entries one may lie in; count: entries of the section, a power of two. */
+static inline uint64_t spw_learned_set(uint32_t count, uint64_t key, uint64_t subject)
+{
+    return spw_rate_hash(key ^ subject) & (count - 1) & ~(uint64_t)(SPW_LEARNED_WAYS - 1);
+}
+
+static inline bool spw__learned_at(const struct spw_map *map, uint64_t key, uint64_t subject,
+                                   struct spw_learned_rate *out)
+{
+    uint32_t count = map->pub_section[SPW_PUB_LEARNED].count;
+    uint64_t first = count ? spw_learned_set(count, key, subject) : 0;
+    for (uint64_t i = first; count && i < first + SPW_LEARNED_WAYS; i++) {
+        const struct spw_learned_rate *entry = spw_learned_at(map, i);
+        if (!entry)
+            return false;
+        /* SYNC learned: acquire: an even sequence means that the entry is whole. */
+        uint64_t seq = spw_load_acq(&entry->seq);
+        if (seq == 0 || seq % 2)
+            continue;
+        spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)entry, sizeof *out / 8);
+        /* SYNC learned: acquire fence: the copy is done before the sequence is looked at again. */
+        spw_fence_acq();
+        if (spw_load_rlx(&entry->seq) == seq && out->key == key && out->subject == subject)
+            return true;
+    }
+    return false;
+}
+
+/* What was learned for this subject at the place, ZIP+4 before ZIP code; *level says which. false: nothing, or it is
+ * being changed this moment. */
+static inline bool spw_learned_find(const struct spw_map *map, const struct spw_place *place,
+                                    uint64_t subject, struct spw_learned_rate *out, uint32_t *level)
+{
+    *level = SPW_RATE_ZIP9;
+    if (place->has_plus4 && spw__learned_at(map, spw_learned_key(*level, place), subject, out))
+        return true;
+    *level = SPW_RATE_ZIP5;
+    return place->has_zip && spw__learned_at(map, spw_learned_key(*level, place), subject, out);
+}
+
+/* ---- places ---- */
+
+/* States whose ZIP codes begin with a zero, some or all of them: a spreadsheet drops it. */
+static inline bool spw_zip_has_zeros(const char *state)
+{
+    static const char states[] = "CTMAMENHNJNYPRRIVIVTAE";
+    for (size_t i = 0; state && state[0] && i < sizeof states - 1; i += 2) {
+        if (state[0] == states[i] && state[1] == states[i + 1])
+            return true;
+    }
+    return false;
+}
+
+/* "501", "2134", "2134-1234" of a state whose ZIP codes begin with a zero. */
+static inline bool spw__zip_padded(const char *text, struct spw_place *place)
+{
+    char full[16];
+    size_t digits = 0, bytes = 0;
+    while (*text == ' ')
+        text++;
+    while (text[digits] >= '0' && text[digits] <= '9')
+        digits++;
+    while (text[bytes] && text[bytes] != ' ')
+        bytes++;
+    if (digits < 3 || digits > 4 || bytes > 9 || !spw_zip_has_zeros(place->state))
+        return false;
+    memset(full, 0, sizeof full);
+    memset(full, '0', 5 - digits);
+    memcpy(full + 5 - digits, text, bytes);
+    place->padded = spw_zip_parse(full, &place->zip5, &place->plus4, &place->has_plus4);
+    return place->padded;
+}
+
 /* Fill a place from an address. false: the ZIP code is not one (a missing one is none). */
 static inline bool spw_place_from(const struct spw_address *address, struct spw_place *place)
 {
@@ -148,7 +285,8 @@ static inline bool spw_place_from(const struct spw_address *address, struct spw_
     }
     if (memcmp(place->country, "US", 3) != 0 || !address->zip)
         return true;
-    place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4);
+    place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4) ||
+                     spw__zip_padded(address->zip, place);
     return place->has_zip;
 }
 

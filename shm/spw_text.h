@@ -276,6 +276,21 @@ static inline bool spw_zip_parse(const char *text, uint32_t *zip5, uint32_t *plu
     return true;
 }
 
+/* A day as "2025-11-01"; days since 1970-01-01, 0 and later. */
+static inline void spw_text_day(struct spw_text *t, int32_t day)
+{
+    uint32_t z = (uint32_t)(day < 0 ? 0 : day) + 719468, era = z / 146097, in_era = z % 146097;
+    uint32_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+    uint32_t of_year = in_era - (365 * year + year / 4 - year / 100); /* counted from the first of March */
+    uint32_t m = (5 * of_year + 2) / 153, d = of_year - (153 * m + 2) / 5 + 1;
+    m = m < 10 ? m + 3 : m - 9;
+    spw_text_u64(t, year + era * 400 + (m <= 2));
+    spw_text_put(t, m < 10 ? "-0" : "-");
+    spw_text_u64(t, m);
+    spw_text_put(t, d < 10 ? "-0" : "-");
+    spw_text_u64(t, d);
+}
+
 /* Days since 1970-01-01 of "YYYY-MM-DD"; false when it is no date. */
 static inline bool spw_date_parse(const char *text, int32_t *day)
 {

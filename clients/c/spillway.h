@@ -173,7 +173,8 @@ static inline const char *spw_status_action(enum spw_status status) {
   X(5, DEFAULT, "default-rate")                                                                                                                      \
   X(6, NO_NEXUS, "no-nexus")                                                                                                                         \
   X(7, EXEMPT, "exempt")                                                                                                                             \
-  X(8, LEARNED, "learned")
+  X(8, LEARNED, "learned")                                                                                                                           \
+  X(9, MIXED, "mixed")
 
 /* How fallback tax is rounded: half up per line, or half up once per order. */
 #define SPW_ROUNDING_TABLE(X)                                                                                                                        \
@@ -306,7 +307,7 @@ static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words
 /* ---- spw_layout.h ---- */
 
 #define SPW_LAYOUT_MAJOR 1u
-#define SPW_LAYOUT_MINOR 0u
+#define SPW_LAYOUT_MINOR 1u
 #define SPW_OLDEST_COMPATIBLE_MAJOR 1u
 #define SPW_MAGIC_PUB UINT64_C(0x31425550575053AA)
 #define SPW_MAGIC_RW UINT64_C(0x3157525F575053AA)
@@ -326,6 +327,7 @@ static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words
 #define SPW_SOURCES_MAX_COUNT 16u
 #define SPW_NEXUS_MAX_COUNT 64u
 #define SPW_TAX_CODES_MAX_COUNT 128u
+#define SPW_LEARNED_WAYS 8u
 #define SPW_HEARTBEAT_NS UINT64_C(250000000)
 #define SPW_HEARTBEAT_STALE_NS UINT64_C(2000000000)
 #define SPW_HEARTBEAT_STOPPED UINT64_MAX
@@ -340,6 +342,7 @@ enum spw_pub_section {
   SPW_PUB_SOURCES,
   SPW_PUB_RATE_INDEX,
   SPW_PUB_RATE_RECORDS,
+  SPW_PUB_LEARNED,
   SPW_PUB_SECTIONS
 };
 enum spw_rw_section {
@@ -352,6 +355,7 @@ enum spw_rw_section {
   SPW_RW_CELLS,
   SPW_RW_SECTIONS
 };
+#define SPW_PUB_SECTIONS_1_0 8u
 #define SPW_SECTIONS_MAX_COUNT 12u
 struct spw_section {
   uint64_t offset_bytes;
@@ -486,7 +490,10 @@ struct spw_policy {
   uint32_t tax_rule_default;
   uint32_t tax_codes_count;
   struct spw_tax_code tax_codes[SPW_TAX_CODES_MAX_COUNT];
-  uint64_t spare[28];
+  uint32_t shipping_except_count;
+  uint32_t spare0;
+  char shipping_except[SPW_NEXUS_MAX_COUNT][2];
+  uint64_t spare[11];
 };
 struct spw_rate_half {
   uint64_t seq;
@@ -494,7 +501,11 @@ struct spw_rate_half {
   uint32_t records_count;
   uint32_t sources_count;
   uint64_t loaded_unix_ms;
-  uint8_t spare[96];
+  uint32_t coded_count;
+  uint32_t upserts_count;
+  uint32_t replaced_count;
+  uint32_t spare0;
+  uint8_t spare[80];
 };
 struct spw_source {
   char name[SPW_NAME_BYTES];
@@ -522,6 +533,21 @@ struct spw_rate_record {
   uint32_t valid_from_day;
   uint32_t valid_to_day;
   uint32_t tax_code_hash;
+  uint32_t spare;
+};
+#define SPW_RATE_FLAG_AVERAGE 1u
+struct spw_learned_rate {
+  uint64_t seq;
+  uint64_t key;
+  uint64_t subject;
+  int64_t learned_unix_ms;
+  uint32_t combined_ppb;
+  uint32_t state_ppb;
+  uint32_t county_ppb;
+  uint32_t city_ppb;
+  uint32_t special_ppb;
+  char state[4];
+  uint32_t seen_count;
   uint32_t spare;
 };
 struct spw_account_words {
@@ -659,6 +685,7 @@ static inline bool spw_latch_read(const uint64_t *seq, const uint64_t *slots, si
 /* ---- spw_gcra.h ---- */
 
 __extension__ typedef unsigned __int128 spw_u128;
+__extension__ typedef __int128 spw_i128;
 #define SPW_LEVEL_MAX ((UINT64_C(1) << 60) - 2)
 #define SPW_UNITS_PER_NS 3u
 #define SPW_BURST_MAX_UNITS UINT64_C(160000000000000000)
@@ -883,6 +910,7 @@ SPW__ACCESSOR(rate_half, struct spw_rate_half, pub, SPW_PUB_RATE_HALVES)
 SPW__ACCESSOR(source, struct spw_source, pub, SPW_PUB_SOURCES)
 SPW__ACCESSOR(rate_index, uint64_t, pub, SPW_PUB_RATE_INDEX)
 SPW__ACCESSOR(rate_record, struct spw_rate_record, pub, SPW_PUB_RATE_RECORDS)
+SPW__ACCESSOR(learned, struct spw_learned_rate, pub, SPW_PUB_LEARNED)
 SPW__ACCESSOR(account_words, struct spw_account_words, rw, SPW_RW_ACCOUNTS)
 SPW__ACCESSOR(limiter_words, struct spw_limiter_words, rw, SPW_RW_LIMITERS)
 SPW__ACCESSOR(permit, uint64_t, rw, SPW_RW_PERMITS)
@@ -898,6 +926,7 @@ struct spw__section_rule {
 };
 static inline bool spw__sections_ok(const struct spw_section *s, const struct spw__section_rule *rule, unsigned n, uint64_t total_bytes) {
   for (unsigned i = 0; i < n; i++) {
+    if (rule[i].base_bytes == 0 && s[i].count == 0) continue;
     if (s[i].stride_bytes < rule[i].base_bytes || s[i].stride_bytes % 8 || s[i].stride_bytes > (1u << 20) || s[i].offset_bytes % 8 ||
         s[i].offset_bytes < SPW_HEADER_BYTES || s[i].count > rule[i].count_max || (rule[i].count && s[i].count != rule[i].count) ||
         s[i].offset_bytes > total_bytes || (uint64_t)s[i].stride_bytes * s[i].count > total_bytes - s[i].offset_bytes)
@@ -915,6 +944,7 @@ static inline bool spw__shape_ok(struct spw_map *map) {
       {sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT, 256},
       {8, 0, 1u << 28},
       {sizeof(struct spw_rate_record), 0, 1u << 27},
+      {0, 0, 1u << 24},
   };
   static const struct spw__section_rule rw_rule[SPW_RW_SECTIONS] = {
       {sizeof(struct spw_account_words), 0, 1024}, {sizeof(struct spw_limiter_words), 0, 4096}, {8, 0, 1024 * SPW_PERMITS_PER_ACCOUNT},
@@ -926,6 +956,9 @@ static inline bool spw__shape_ok(struct spw_map *map) {
   uint32_t accounts = p[SPW_PUB_ACCOUNTS].count, index_words = p[SPW_PUB_RATE_INDEX].count / 2;
   map->index_mask = (uint64_t)index_words - 1;
   map->records_per_half = p[SPW_PUB_RATE_RECORDS].count / 2;
+  uint32_t learned = p[SPW_PUB_LEARNED].count;
+  if (learned && (p[SPW_PUB_LEARNED].stride_bytes < sizeof(struct spw_learned_rate) || learned < SPW_LEARNED_WAYS || (learned & (learned - 1)) != 0))
+    return false;
   return accounts && r[SPW_RW_ACCOUNTS].count == accounts && r[SPW_RW_LIMITERS].count == p[SPW_PUB_LIMITERS].count &&
          r[SPW_RW_PERMITS].count == accounts * SPW_PERMITS_PER_ACCOUNT && r[SPW_RW_SLOTS].count &&
          r[SPW_RW_STATS].count == accounts * r[SPW_RW_SLOTS].count && r[SPW_RW_CELLS].count == r[SPW_RW_CELL_WORDS].count &&
@@ -933,8 +966,8 @@ static inline bool spw__shape_ok(struct spw_map *map) {
          p[SPW_PUB_RATE_INDEX].stride_bytes == 8 && index_words && (index_words & (index_words - 1)) == 0 && p[SPW_PUB_RATE_INDEX].count % 2 == 0 &&
          p[SPW_PUB_RATE_RECORDS].count % 2 == 0 && index_words > map->records_per_half;
 }
-static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t file_bytes, uint64_t magic, unsigned sections, struct spw_section *out,
-                                                struct spw_map *map) {
+static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t file_bytes, uint64_t magic, unsigned least_sections, unsigned sections,
+                                                struct spw_section *out, struct spw_map *map) {
   const struct spw_header *h = (const struct spw_header *)(const void *)file;
   if (spw_load_acq(&h->ready) != 1) return SPW_STATUS_NOT_READY;
   struct spw_header copy;
@@ -951,10 +984,11 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     return SPW_STATUS_CLOCK_MISMATCH;
   uint64_t beat = spw_load_rlx(&h->heartbeat_ns);
   if (beat != SPW_HEARTBEAT_STOPPED && beat > spw_now_ns() + SPW_CLOCK_AHEAD_MAX_NS) return SPW_STATUS_CLOCK_MISMATCH;
-  if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES || copy.section_count < sections ||
+  if (copy.total_bytes > file_bytes || copy.header_bytes < SPW_HEADER_BYTES || copy.section_count < least_sections ||
       copy.section_count > SPW_SECTIONS_MAX_COUNT || copy.base_ns == 0 || copy.base_ns > spw_now_ns())
     return SPW_STATUS_CORRUPT;
-  memcpy(out, copy.sections, sections * sizeof out[0]);
+  memset(out, 0, sections * sizeof out[0]);
+  memcpy(out, copy.sections, (copy.section_count < sections ? copy.section_count : sections) * sizeof out[0]);
   if (map->generation && map->generation != copy.generation) return SPW_STATUS_NOT_READY;
   map->generation = copy.generation;
   map->base_ns = copy.base_ns;
@@ -997,8 +1031,10 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
   map->self.lock_fd = -1;
   enum spw_status status = spw__file_map(pub_dir, name, pub_writable, &map->pub, &map->pub_bytes, &map->pub_inode);
   if (status == SPW_STATUS_OK) status = spw__file_map(rw_dir, name, true, &map->rw, &map->rw_bytes, &map->rw_inode);
-  if (status == SPW_STATUS_OK) status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS, map->pub_section, map);
-  if (status == SPW_STATUS_OK) status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, map->rw_section, map);
+  if (status == SPW_STATUS_OK)
+    status = spw__header_check(map->pub, map->pub_bytes, SPW_MAGIC_PUB, SPW_PUB_SECTIONS_1_0, SPW_PUB_SECTIONS, map->pub_section, map);
+  if (status == SPW_STATUS_OK)
+    status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, SPW_RW_SECTIONS, map->rw_section, map);
   if (status == SPW_STATUS_OK && !spw__shape_ok(map)) status = SPW_STATUS_CORRUPT;
   if (status != SPW_STATUS_OK) spw_map_close(map);
   return status;
@@ -2018,6 +2054,18 @@ static inline bool spw_zip_parse(const char *text, uint32_t *zip5, uint32_t *plu
   *has_plus4 = digits == 9;
   return true;
 }
+static inline void spw_text_day(struct spw_text *t, int32_t day) {
+  uint32_t z = (uint32_t)(day < 0 ? 0 : day) + 719468, era = z / 146097, in_era = z % 146097;
+  uint32_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+  uint32_t of_year = in_era - (365 * year + year / 4 - year / 100);
+  uint32_t m = (5 * of_year + 2) / 153, d = of_year - (153 * m + 2) / 5 + 1;
+  m = m < 10 ? m + 3 : m - 9;
+  spw_text_u64(t, year + era * 400 + (m <= 2));
+  spw_text_put(t, m < 10 ? "-0" : "-");
+  spw_text_u64(t, m);
+  spw_text_put(t, d < 10 ? "-0" : "-");
+  spw_text_u64(t, d);
+}
 static inline bool spw_date_parse(const char *text, int32_t *day) {
   static const uint8_t month_days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   int32_t part[3] = {0, 0, 0};
@@ -2041,6 +2089,7 @@ static inline bool spw_date_parse(const char *text, int32_t *day) {
 /* ---- spw_rates.h ---- */
 
 #define SPW_RATES_TRIES 8
+#define SPW_LEARNED_SOURCE "learned"
 #define SPW_RATES_PROBES 256
 static inline uint64_t spw_rate_key(uint32_t level, const char *country, const char *state, uint32_t zip5) {
   uint64_t key = (uint64_t)level << 56 | (uint64_t)(uint8_t)country[0] << 48 | (uint64_t)(uint8_t)country[1] << 40;
@@ -2057,6 +2106,18 @@ static inline uint64_t spw_rate_hash(uint64_t key) {
   key *= UINT64_C(0xC4CEB9FE1A85EC53);
   return key ^ key >> 33;
 }
+static inline uint32_t spw_tax_code_hash(const char *code) {
+  uint32_t hash = 2166136261u;
+  if (!code || !code[0]) return 0;
+  for (; *code; code++) hash = (hash ^ (uint8_t)*code) * 16777619u;
+  return hash ? hash : 1;
+}
+static inline uint64_t spw_rate_key_coded(uint64_t key, uint32_t tax_code_hash) {
+  return tax_code_hash ? (key ^ (uint64_t)tax_code_hash << 17) | UINT64_C(1) << 63 : key;
+}
+static inline bool spw_rate_holds_on(const struct spw_rate_record *record, uint32_t day) {
+  return day == 0 || ((record->valid_from_day == 0 || record->valid_from_day <= day) && (record->valid_to_day == 0 || day <= record->valid_to_day));
+}
 static inline enum spw_match spw_rate_match(uint32_t level) {
   return level == SPW_RATE_ZIP9      ? SPW_MATCH_ZIP9
          : level == SPW_RATE_ZIP5    ? SPW_MATCH_ZIP5
@@ -2070,11 +2131,14 @@ struct spw_place {
   uint32_t zip5;
   uint32_t plus4;
   bool has_zip, has_plus4;
+  bool padded;
+  uint32_t day;
+  uint32_t tax_code_hash;
 };
 enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
 static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, uint32_t level, const struct spw_place *place,
                                     struct spw_rate_record *out) {
-  uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5);
+  uint64_t key = spw_rate_key_coded(spw_rate_key(level, place->country, place->state, place->zip5), place->tax_code_hash);
   uint64_t hash = spw_rate_hash(key), words = map->index_mask + 1;
   for (uint64_t i = 0; i < SPW_RATES_PROBES; i++) {
     uint64_t word = spw_load_acq(spw_rate_index_at(map, half * words + ((hash + i) & map->index_mask)));
@@ -2085,7 +2149,8 @@ static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, ui
         index < map->records_per_half ? spw_rate_record_at(map, (uint64_t)half * map->records_per_half + index) : NULL;
     if (!record) return false;
     spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)record, sizeof *out / 8);
-    if (out->key == key && (level != SPW_RATE_ZIP9 || (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
+    if (out->key == key && out->tax_code_hash == place->tax_code_hash && spw_rate_holds_on(out, place->day) &&
+        (level != SPW_RATE_ZIP9 || (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
       return true;
   }
   return false;
@@ -2100,6 +2165,7 @@ static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, co
     const struct spw_rate_half *h = spw_rate_half_at(map, half);
     uint64_t seq = spw_load_acq(&h->seq);
     bool found = false;
+    if (place->tax_code_hash && spw_load32_rlx(&h->coded_count) == 0) return SPW_RATES_NOT_FOUND;
     for (const uint32_t *level = levels; seq % 2 == 0 && *level && !found; level++) {
       bool usable = *level == SPW_RATE_STATE     ? place->state[0] != 0
                     : *level == SPW_RATE_COUNTRY ? true
@@ -2118,6 +2184,70 @@ static inline enum spw_rates_result spw_rates_find(const struct spw_map *map, co
   }
   return SPW_RATES_BUSY;
 }
+static inline uint64_t spw_learned_key(uint32_t level, const struct spw_place *place) {
+  uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5);
+  return level == SPW_RATE_ZIP9 ? key | (uint64_t)place->plus4 << 17 : key;
+}
+static inline uint64_t spw__fold(uint64_t hash, const char *text, size_t most) {
+  for (size_t i = 0; text && i < most && text[i]; i++) {
+    uint8_t c = (uint8_t)text[i];
+    hash = (hash ^ c) * UINT64_C(1099511628211);
+  }
+  return (hash ^ 0xFF) * UINT64_C(1099511628211);
+}
+static inline uint64_t spw_learned_subject(const char *account, const struct spw_address *from, const char *tax_code) {
+  char state[2] = {0, 0};
+  for (int i = 0; from->state && i < 2 && from->state[i]; i++)
+    state[i] = (char)(from->state[i] >= 'a' && from->state[i] <= 'z' ? from->state[i] - 32 : from->state[i]);
+  uint64_t hash = spw__fold(UINT64_C(14695981039346656037), account, SPW_NAME_BYTES);
+  hash = spw__fold(hash, from->country && from->country[0] ? from->country : "US", 2);
+  hash = spw__fold(hash, state, 2);
+  return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX));
+}
+static inline uint64_t spw_learned_set(uint32_t count, uint64_t key, uint64_t subject) {
+  return spw_rate_hash(key ^ subject) & (count - 1) & ~(uint64_t)(SPW_LEARNED_WAYS - 1);
+}
+static inline bool spw__learned_at(const struct spw_map *map, uint64_t key, uint64_t subject, struct spw_learned_rate *out) {
+  uint32_t count = map->pub_section[SPW_PUB_LEARNED].count;
+  uint64_t first = count ? spw_learned_set(count, key, subject) : 0;
+  for (uint64_t i = first; count && i < first + SPW_LEARNED_WAYS; i++) {
+    const struct spw_learned_rate *entry = spw_learned_at(map, i);
+    if (!entry) return false;
+    uint64_t seq = spw_load_acq(&entry->seq);
+    if (seq == 0 || seq % 2) continue;
+    spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)entry, sizeof *out / 8);
+    spw_fence_acq();
+    if (spw_load_rlx(&entry->seq) == seq && out->key == key && out->subject == subject) return true;
+  }
+  return false;
+}
+static inline bool spw_learned_find(const struct spw_map *map, const struct spw_place *place, uint64_t subject, struct spw_learned_rate *out,
+                                    uint32_t *level) {
+  *level = SPW_RATE_ZIP9;
+  if (place->has_plus4 && spw__learned_at(map, spw_learned_key(*level, place), subject, out)) return true;
+  *level = SPW_RATE_ZIP5;
+  return place->has_zip && spw__learned_at(map, spw_learned_key(*level, place), subject, out);
+}
+static inline bool spw_zip_has_zeros(const char *state) {
+  static const char states[] = "CTMAMENHNJNYPRRIVIVTAE";
+  for (size_t i = 0; state && state[0] && i < sizeof states - 1; i += 2) {
+    if (state[0] == states[i] && state[1] == states[i + 1]) return true;
+  }
+  return false;
+}
+static inline bool spw__zip_padded(const char *text, struct spw_place *place) {
+  char full[16];
+  size_t digits = 0, bytes = 0;
+  while (*text == ' ') text++;
+  while (text[digits] >= '0' && text[digits] <= '9') digits++;
+  while (text[bytes] && text[bytes] != ' ') bytes++;
+  if (digits < 3 || digits > 4 || bytes > 9 || !spw_zip_has_zeros(place->state)) return false;
+  memset(full, 0, sizeof full);
+  memset(full, '0', 5 - digits);
+  memcpy(full + 5 - digits, text, bytes);
+  place->padded = spw_zip_parse(full, &place->zip5, &place->plus4, &place->has_plus4);
+  return place->padded;
+}
 static inline bool spw_place_from(const struct spw_address *address, struct spw_place *place) {
   memset(place, 0, sizeof *place);
   const char *country = address->country && address->country[0] ? address->country : "US";
@@ -2127,15 +2257,23 @@ static inline bool spw_place_from(const struct spw_address *address, struct spw_
     place->state[i] = (char)(c >= 'a' && c <= 'z' ? c - 32 : c);
   }
   if (memcmp(place->country, "US", 3) != 0 || !address->zip) return true;
-  place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4);
+  place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4) || spw__zip_padded(address->zip, place);
   return place->has_zip;
 }
 
 /* ---- spw_fallback.h ---- */
 
-enum spw_no_answer { SPW_ANSWERED, SPW_NO_ANSWER_RATE, SPW_NO_ANSWER_TOO_OLD, SPW_NO_ANSWER_TAX_CODE, SPW_NO_ANSWER_TABLE, SPW_NO_ANSWER_PLACE };
+enum spw_no_answer {
+  SPW_ANSWERED,
+  SPW_NO_ANSWER_RATE,
+  SPW_NO_ANSWER_TOO_OLD,
+  SPW_NO_ANSWER_TAX_CODE,
+  SPW_NO_ANSWER_TABLE,
+  SPW_NO_ANSWER_PLACE,
+  SPW_NO_ANSWER_CURRENCY
+};
 static inline const char *spw_no_answer_name(uint32_t why) {
-  static const char *const name[] = {"", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination"};
+  static const char *const name[] = {"", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination", "bad-currency"};
   return why < sizeof name / sizeof name[0] ? name[why] : "unknown";
 }
 struct spw_fallback_answer {
@@ -2188,98 +2326,268 @@ static inline void spw__assume(struct spw_text *t, const char *line_id, const ch
     t->at[before] = 0;
   }
 }
-static inline enum spw_no_answer spw__fallback_rate(const struct spw_map *map, const struct spw_policy *policy, const struct spw_place *place,
-                                                    int32_t today, struct spw_fallback_answer *out) {
+struct spw__quoting {
+  const struct spw_map *map;
+  const struct spw_policy *policy;
+  const struct spw_quote_request *q;
+  struct spw_place place;
+  int32_t today;
+  struct spw_text notes;
+  bool general;
+  enum spw_no_answer no_general;
+};
+struct spw__sourced {
+  struct spw_rate_record rate;
+  struct spw_source source;
+  uint32_t age_days;
+  bool stale;
+};
+static inline bool spw__young_enough(const struct spw__quoting *c, struct spw__sourced *s) {
+  s->age_days = c->today > s->source.as_of_day ? (uint32_t)(c->today - s->source.as_of_day) : 0;
+  s->stale = s->age_days > c->policy->warn_age_days;
+  return s->age_days <= c->policy->refuse_age_days;
+}
+static inline void spw__use(struct spw_fallback_answer *out, const struct spw__sourced *s, enum spw_match match) {
+  out->rate = s->rate;
+  out->source = s->source;
+  out->age_days = s->age_days;
+  out->stale = s->stale;
+  out->match = match;
+}
+static inline bool spw__learned(const struct spw__quoting *c, const char *code, struct spw__sourced *s) {
+  struct spw_learned_rate found;
+  uint32_t level;
+  memset(s, 0, sizeof *s);
+  if (!spw_learned_find(c->map, &c->place, spw_learned_subject(c->q->account, &c->q->ship_from, code), &found, &level)) return false;
+  memcpy(s->rate.country, c->place.country, sizeof s->rate.country);
+  memcpy(s->rate.state, found.state, sizeof s->rate.state);
+  s->rate.state[sizeof s->rate.state - 1] = 0;
+  s->rate.level = (uint8_t)level;
+  s->rate.zip5 = c->place.zip5;
+  s->rate.combined_ppb = found.combined_ppb;
+  s->rate.state_ppb = found.state_ppb;
+  s->rate.county_ppb = found.county_ppb;
+  s->rate.city_ppb = found.city_ppb;
+  s->rate.special_ppb = found.special_ppb;
+  memcpy(s->source.name, SPW_LEARNED_SOURCE, sizeof SPW_LEARNED_SOURCE);
+  s->source.as_of_day = (int32_t)(found.learned_unix_ms / 86400000);
+  return (int32_t)c->place.day + 1 >= s->source.as_of_day && spw__young_enough(c, s);
+}
+static inline bool spw__coded(const struct spw__quoting *c, const char *code, struct spw__sourced *s) {
+  static const uint32_t levels[] = {SPW_RATE_ZIP9, SPW_RATE_ZIP5, SPW_RATE_STATE, SPW_RATE_COUNTRY, 0};
+  struct spw_place place = c->place;
+  place.tax_code_hash = spw_tax_code_hash(code);
+  return spw_rates_find(c->map, &place, levels, &s->rate, &s->source) == SPW_RATES_FOUND && spw__young_enough(c, s);
+}
+static inline enum spw_no_answer spw__general_rate(struct spw__quoting *c, struct spw_fallback_answer *out) {
   static const uint32_t exact[] = {SPW_RATE_ZIP9, SPW_RATE_ZIP5, 0};
   static const uint32_t average[] = {SPW_RATE_STATE, 0};
-  static const uint32_t country[] = {SPW_RATE_COUNTRY, 0};
-  bool us = memcmp(place->country, "US", 3) == 0;
-  enum spw_rates_result result = spw_rates_find(map, place, us ? exact : country, &out->rate, &out->source);
-  if (result == SPW_RATES_NOT_FOUND && policy->on_no_rate == SPW_NO_RATE_STATE_AVERAGE)
-    result = spw_rates_find(map, place, average, &out->rate, &out->source);
+  static const uint32_t abroad[] = {SPW_RATE_STATE, SPW_RATE_COUNTRY, 0};
+  bool us = memcmp(c->place.country, "US", 3) == 0;
+  struct spw__sourced s;
+  memset(&s, 0, sizeof s);
+  enum spw_rates_result result = spw_rates_find(c->map, &c->place, us ? exact : abroad, &s.rate, &s.source);
   if (result == SPW_RATES_BUSY) return SPW_NO_ANSWER_TABLE;
-  enum spw_no_answer why = SPW_NO_ANSWER_RATE;
-  if (result == SPW_RATES_FOUND) {
-    out->age_days = today > out->source.as_of_day ? (uint32_t)(today - out->source.as_of_day) : 0;
-    out->stale = out->age_days > policy->warn_age_days;
-    if (out->age_days <= policy->refuse_age_days) {
-      out->match = spw_rate_match(out->rate.level);
+  bool old = result == SPW_RATES_FOUND && !spw__young_enough(c, &s);
+  if (result == SPW_RATES_FOUND && !old) {
+    spw__use(out, &s, spw_rate_match(s.rate.level));
+    return SPW_ANSWERED;
+  }
+  struct spw__sourced other;
+  if (spw__learned(c, NULL, &other)) {
+    spw__use(out, &other, SPW_MATCH_LEARNED);
+    return SPW_ANSWERED;
+  }
+  if (us && !old && c->policy->on_no_rate == SPW_NO_RATE_STATE_AVERAGE) {
+    result = spw_rates_find(c->map, &c->place, average, &s.rate, &s.source);
+    if (result == SPW_RATES_BUSY) return SPW_NO_ANSWER_TABLE;
+    old = result == SPW_RATES_FOUND && !spw__young_enough(c, &s);
+    if (result == SPW_RATES_FOUND && !old) {
+      spw__use(out, &s, SPW_MATCH_STATE);
       return SPW_ANSWERED;
     }
-    why = SPW_NO_ANSWER_TOO_OLD;
   }
-  if (policy->on_no_rate != SPW_NO_RATE_DEFAULT) return why;
-  memset(&out->rate, 0, sizeof out->rate);
-  memset(&out->source, 0, sizeof out->source);
-  out->rate.combined_ppb = policy->default_rate_ppb;
-  out->match = SPW_MATCH_DEFAULT;
-  out->age_days = 0;
-  out->stale = false;
+  if (c->policy->on_no_rate != SPW_NO_RATE_DEFAULT) {
+    if (old) spw__use(out, &s, SPW_MATCH_NONE);
+    return old ? SPW_NO_ANSWER_TOO_OLD : SPW_NO_ANSWER_RATE;
+  }
+  memset(&s, 0, sizeof s);
+  s.rate.combined_ppb = c->policy->default_rate_ppb;
+  spw__use(out, &s, SPW_MATCH_DEFAULT);
   return SPW_ANSWERED;
 }
-static inline enum spw_no_answer spw__fallback_lines(const struct spw_policy *policy, const struct spw_quote_request *q,
-                                                     struct spw_fallback_answer *out, struct spw_line_tax *lines, struct spw_text *notes) {
-  int64_t running = 0;
+enum spw__rate_kind { SPW__RATE_GENERAL, SPW__RATE_LEARNED, SPW__RATE_CODED, SPW__RATE_UNKNOWN };
+static inline void spw__assume_own(struct spw__quoting *c, const char *id, const char *code, const struct spw__sourced *s, bool learned) {
+  char what[160];
+  struct spw_text t = spw_text_on(what, sizeof what);
+  spw_text_put(&t, "at ");
+  spw_text_decimal(&t, s->rate.combined_ppb, 9, true);
+  spw_text_put(&t, learned ? ", learned " : ", its own rate of ");
+  if (learned)
+    spw_text_day(&t, s->source.as_of_day);
+  else
+    spw_text_put(&t, s->source.name);
+  spw__assume(&c->notes, id, code, what);
+}
+static inline enum spw__rate_kind spw__line_rate(struct spw__quoting *c, const char *id, const char *code, uint32_t rule, struct spw__sourced *s) {
+  bool coded = code && code[0];
+  if (coded && rule == SPW_RULE_LEARNED && spw__learned(c, code, s)) {
+    spw__assume_own(c, id, code, s, true);
+    return SPW__RATE_LEARNED;
+  }
+  if (coded && spw__coded(c, code, s)) {
+    spw__assume_own(c, id, code, s, false);
+    return SPW__RATE_CODED;
+  }
+  if (coded && !c->general && spw__learned(c, code, s)) {
+    spw__assume_own(c, id, code, s, true);
+    return SPW__RATE_LEARNED;
+  }
+  if (c->general && rule == SPW_RULE_LEARNED) spw__assume(&c->notes, id, code, "at general rate");
+  return c->general ? SPW__RATE_GENERAL : SPW__RATE_UNKNOWN;
+}
+static inline bool spw__shipping_taxed(const struct spw_policy *policy, const char *state) {
+  for (uint32_t i = 0; state[0] && i < policy->shipping_except_count && i < SPW_NEXUS_MAX_COUNT; i++) {
+    if (memcmp(policy->shipping_except[i], state, 2) == 0) return !policy->shipping_taxable;
+  }
+  return policy->shipping_taxable != 0;
+}
+static inline int64_t spw__round_e9(spw_i128 tax_e9) {
+  spw_i128 magnitude = tax_e9 < 0 ? -tax_e9 : tax_e9;
+  int64_t minor = (int64_t)((magnitude + 500000000) / 1000000000);
+  return tax_e9 < 0 ? -minor : minor;
+}
+struct spw__kinds {
+  uint32_t count[SPW__RATE_UNKNOWN];
+  struct spw__sourced first;
+};
+static inline void spw__answer_rate(const struct spw__quoting *c, const struct spw__kinds *kinds, struct spw_fallback_answer *out) {
+  uint32_t own = kinds->count[SPW__RATE_LEARNED] + kinds->count[SPW__RATE_CODED];
+  if (own == 0) return;
+  bool learned = kinds->count[SPW__RATE_LEARNED] == own && kinds->count[SPW__RATE_GENERAL] == 0;
+  if (learned || !c->general) spw__use(out, &kinds->first, SPW_MATCH_LEARNED);
+  out->match = learned ? SPW_MATCH_LEARNED : SPW_MATCH_MIXED;
+}
+static inline int64_t spw__taxable(struct spw__quoting *c, const struct spw_fallback_answer *out, const char *id, const char *code, uint32_t rule,
+                                   bool shipping, int64_t amount) {
+  if (out->match == SPW_MATCH_NO_NEXUS || out->match == SPW_MATCH_EXEMPT) return 0;
+  if (rule == SPW_RULE_EXEMPT) {
+    spw__assume(&c->notes, id, code, "exempt by rule");
+    return 0;
+  }
+  if (shipping && !spw__shipping_taxed(c->policy, c->place.state)) {
+    if (amount) spw__assume(&c->notes, NULL, "shipping", "not taxed by rule");
+    return 0;
+  }
+  return amount;
+}
+static inline enum spw_no_answer spw__fallback_lines(struct spw__quoting *c, struct spw_fallback_answer *out, struct spw_line_tax *lines) {
+  const struct spw_quote_request *q = c->q;
+  bool zero_rate = out->match == SPW_MATCH_NO_NEXUS || out->match == SPW_MATCH_EXEMPT;
+  bool per_order = c->policy->rounding == SPW_ROUNDING_HALF_UP_ORDER;
+  struct spw__kinds kinds;
+  spw_i128 running_e9 = 0;
+  memset(&kinds, 0, sizeof kinds);
   for (uint32_t i = 0; i <= q->line_count; i++) {
     bool shipping = i == q->line_count;
     int64_t amount = shipping ? q->shipping_minor : q->lines[i].amount_minor;
     const char *code = shipping ? q->shipping_tax_code : q->lines[i].tax_code;
     const char *id = shipping ? "shipping" : q->lines[i].id ? q->lines[i].id : "?";
-    uint32_t rule = spw__tax_rule(policy, code);
-    bool zero_rate = out->match == SPW_MATCH_NO_NEXUS || out->match == SPW_MATCH_EXEMPT;
+    uint32_t rule = spw__tax_rule(c->policy, code), ppb = 0;
     if (rule == SPW_RULE_REFUSE && !zero_rate) return SPW_NO_ANSWER_TAX_CODE;
-    int64_t taxable = amount;
-    if (zero_rate || rule == SPW_RULE_EXEMPT || (shipping && !policy->shipping_taxable)) taxable = 0;
-    if (!zero_rate && rule == SPW_RULE_EXEMPT) spw__assume(notes, id, code, "exempt by rule");
-    if (!zero_rate && rule == SPW_RULE_LEARNED) spw__assume(notes, id, code, "at general rate");
-    int64_t before = spw_tax_minor(running, out->rate.combined_ppb);
-    running += taxable;
+    int64_t taxable = spw__taxable(c, out, id, code, rule, shipping, amount);
+    bool taxed = !zero_rate && (taxable != 0 || (!shipping && rule != SPW_RULE_EXEMPT));
+    if (taxed) {
+      struct spw__sourced s;
+      enum spw__rate_kind kind = spw__line_rate(c, id, code, rule, &s);
+      if (kind == SPW__RATE_UNKNOWN) return c->no_general;
+      if (kind != SPW__RATE_GENERAL && kinds.count[SPW__RATE_LEARNED] + kinds.count[SPW__RATE_CODED] == 0) kinds.first = s;
+      kinds.count[kind]++;
+      ppb = kind == SPW__RATE_GENERAL ? out->rate.combined_ppb : s.rate.combined_ppb;
+    }
+    int64_t before = spw__round_e9(running_e9);
+    running_e9 += (spw_i128)taxable * ppb;
     lines[i].taxable_minor = taxable;
-    lines[i].tax_minor = policy->rounding == SPW_ROUNDING_HALF_UP_ORDER ? spw_tax_minor(running, out->rate.combined_ppb) - before
-                                                                        : spw_tax_minor(taxable, out->rate.combined_ppb);
+    lines[i].tax_minor = per_order ? spw__round_e9(running_e9) - before : spw_tax_minor(taxable, ppb);
     out->total_minor += amount;
     out->taxable_minor += taxable;
     out->tax_minor += lines[i].tax_minor;
   }
+  if (!zero_rate && !c->general && kinds.count[SPW__RATE_LEARNED] + kinds.count[SPW__RATE_CODED] == 0) return c->no_general;
+  spw__answer_rate(c, &kinds, out);
   return SPW_ANSWERED;
 }
 static inline bool spw_policy_read(const struct spw_map *map, struct spw_policy *out) {
   return spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)spw_policy_at(map, 0),
                         map->pub_section[SPW_PUB_POLICY].stride_bytes / 8, out, sizeof *out / 8);
 }
+static inline void spw__assume_place(struct spw__quoting *c, const struct spw_fallback_answer *out) {
+  bool matched_zip = c->general && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9);
+  if (c->place.padded) {
+    char zip[8];
+    struct spw_text t = spw_text_on(zip, sizeof zip);
+    for (uint32_t part = 10000; part > c->place.zip5 && part > 1; part /= 10) spw_text_put(&t, "0");
+    spw_text_u64(&t, c->place.zip5);
+    spw__assume(&c->notes, NULL, zip, "read for a ZIP code without its leading zeros");
+  }
+  if (!c->policy->nexus_all && !c->place.state[0]) spw__assume(&c->notes, NULL, NULL, "the state is not known: taken for registered");
+  if (matched_zip && c->place.state[0] && memcmp(c->place.state, out->rate.state, 2) != 0)
+    spw__assume(&c->notes, NULL, out->rate.state, "is the state of the ZIP code, not the one of the address");
+  if (c->general && out->match == SPW_MATCH_STATE) spw__assume(&c->notes, NULL, c->place.state, "rate of the whole state: its ZIP code is not known");
+  if (c->general && out->match == SPW_MATCH_COUNTRY) spw__assume(&c->notes, NULL, c->place.country, "rate of the whole country");
+  if (c->general && out->match == SPW_MATCH_DEFAULT) spw__assume(&c->notes, NULL, NULL, "the default rate: none is known for the destination");
+  if (c->general && out->match == SPW_MATCH_LEARNED) {
+    struct spw__sourced s;
+    memset(&s, 0, sizeof s);
+    s.rate = out->rate;
+    s.source = out->source;
+    spw__assume_own(c, NULL, NULL, &s, true);
+  }
+}
+static inline bool spw_currency_has_cents(const char *currency) {
+  static const char others[] = "BHDBIFCLPDJFGNFIQDISKJODJPYKMFKRWKWDLYDMGAMRUOMRPYGRWFTNDUGXUYIVNDVUVXAFXOFXPF";
+  for (size_t i = 0; currency && currency[0] && i < sizeof others - 1; i += 3) {
+    if (strncmp(currency, others + i, 3) == 0) return false;
+  }
+  return true;
+}
 static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q, int32_t today, struct spw_line_tax *lines,
                                         struct spw_fallback_answer *out) {
   struct spw_policy policy;
-  struct spw_place place;
+  struct spw__quoting c;
+  int32_t sale_day = today;
   memset(out, 0, sizeof *out);
-  struct spw_text notes = spw_text_on(out->assumptions, sizeof out->assumptions);
+  memset(&c, 0, sizeof c);
+  c.map = map;
+  c.policy = &policy;
+  c.q = q;
+  c.today = today;
+  c.notes = spw_text_on(out->assumptions, sizeof out->assumptions);
   if (!spw_policy_read(map, &policy)) {
     out->why_not = SPW_NO_ANSWER_TABLE;
     return;
   }
   out->rounding = (enum spw_rounding)policy.rounding;
-  if (!spw_place_from(&q->ship_to, &place)) {
-    out->why_not = SPW_NO_ANSWER_PLACE;
-    return;
-  }
-  out->why_not = spw__fallback_rate(map, &policy, &place, today, out);
-  bool matched_zip = out->why_not == SPW_ANSWERED && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9);
-  if (!place.state[0] && matched_zip) memcpy(place.state, out->rate.state, sizeof place.state);
-  if (!spw__nexus(&policy, place.state)) {
-    memset(&out->rate, 0, sizeof out->rate);
-    out->match = SPW_MATCH_NO_NEXUS;
-    out->why_not = SPW_ANSWERED;
-  } else if (q->exemption && q->exemption[0]) {
-    memset(&out->rate, 0, sizeof out->rate);
-    out->match = SPW_MATCH_EXEMPT;
-    out->why_not = SPW_ANSWERED;
-    spw__assume(&notes, NULL, q->exemption, "exemption taken as stated");
-  } else if (matched_zip && place.state[0] && memcmp(place.state, out->rate.state, 2) != 0) {
-    spw__assume(&notes, NULL, out->rate.state, "is the state of the ZIP code, not the one of the address");
-  }
+  out->why_not = !spw_place_from(&q->ship_to, &c.place) ? SPW_NO_ANSWER_PLACE
+                 : !spw_currency_has_cents(q->currency) ? SPW_NO_ANSWER_CURRENCY
+                                                        : SPW_ANSWERED;
   if (out->why_not != SPW_ANSWERED) return;
-  out->why_not = spw__fallback_lines(&policy, q, out, lines, &notes);
-  out->assumptions_bytes = notes.used;
+  if (q->date) (void)spw_date_parse(q->date, &sale_day);
+  c.place.day = sale_day > 0 ? (uint32_t)sale_day : 0;
+  c.no_general = spw__general_rate(&c, out);
+  c.general = c.no_general == SPW_ANSWERED;
+  if (!c.place.state[0] && c.general && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9))
+    memcpy(c.place.state, out->rate.state, sizeof c.place.state);
+  if (!spw__nexus(&policy, c.place.state) || (q->exemption && q->exemption[0])) {
+    bool nexus = spw__nexus(&policy, c.place.state);
+    memset(&out->rate, 0, sizeof out->rate);
+    out->match = nexus ? SPW_MATCH_EXEMPT : SPW_MATCH_NO_NEXUS;
+    if (nexus) spw__assume(&c.notes, NULL, q->exemption, "exemption taken as stated");
+  } else {
+    spw__assume_place(&c, out);
+  }
+  out->why_not = spw__fallback_lines(&c, out, lines);
+  out->assumptions_bytes = c.notes.used;
 }
 
 /* ---- spw_cell.h ---- */

@@ -260,8 +260,9 @@ static void lookup_on_loop(struct spw_call *call)
     struct spw_rate_lookup lookup;
     struct spw_error err;
     memset(&lookup, 0, sizeof lookup);
-    if (spw_state_rates_lookup(call->control->state, request->country ? request->country : "US",
-                               request->state, request->zip, &lookup, &err)) {
+    struct spw_rate_question question = {
+        .country = request->country ? request->country : "US", .state = request->state, .zip = request->zip};
+    if (spw_state_rates_lookup(call->control->state, &question, &lookup, &err)) {
         spw_call_fail(call, &err);
         return;
     }

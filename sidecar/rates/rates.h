@@ -18,11 +18,13 @@
  * combined is what is charged. */
 struct spw_rate_row {
     char country[4];             /* "US" */
-    char state[4];               /* "WA" */
-    uint32_t zip5;               /* 501..99950 */
+    char state[4];               /* "WA"; "" only with zip5 0: the whole country */
+    uint32_t zip5;               /* 501..99950; 0 = the whole state */
     uint16_t plus4_lo, plus4_hi; /* 0..9999; both 0xFFFF = the whole ZIP */
     uint32_t state_ppb, county_ppb, city_ppb, special_ppb, combined_ppb;
-    char region[48]; /* the table's own name for the place, for people */
+    uint32_t valid_from_day, valid_to_day; /* first and last day, since 1970-01-01; 0 = not stated */
+    uint32_t tax_code_hash; /* spw_tax_code_hash of the one code it is for; 0 = general goods */
+    char region[48];        /* the table's own name for the place, for people */
 };
 
 struct spw_rates_problem {

@@ -33,6 +33,15 @@ static uint32_t index_words(uint32_t records)
     return words;
 }
 
+/* An eighth of the table's size, as a power of two. */
+static uint32_t learned_places(uint32_t records)
+{
+    uint32_t places = 128;
+    while (places * 2 <= records / 8)
+        places *= 2;
+    return places;
+}
+
 void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan)
 {
     const struct spw_conf_segment *s = &conf->segment;
@@ -48,6 +57,8 @@ void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan)
     place(&plan->pub[SPW_PUB_RATE_INDEX], &at, 8, 2 * index_words(s->rate_records_count), false);
     place(&plan->pub[SPW_PUB_RATE_RECORDS], &at, sizeof(struct spw_rate_record), 2 * s->rate_records_count,
           true);
+    place(&plan->pub[SPW_PUB_LEARNED], &at, sizeof(struct spw_learned_rate),
+          learned_places(s->rate_records_count), true);
     plan->pub_bytes = align_up(at, 4096);
 
     at = SPW_HEADER_BYTES;

@@ -336,6 +336,7 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");
         find_prevs(state, now_ns);
+        spw_learned_mend(state);
         enum spw_status status = regroup(s, err);
         if (status == SPW_STATUS_OK)
             status = claim_slot(state, SPW_RW_NAME, err);
@@ -349,6 +350,8 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
         status = fill_segment(state, sources, sources_count, now_ns, found == SPW_STATUS_NO_SEGMENT, err);
     if (status == SPW_STATUS_OK && sources_count == 0 && found == SPW_STATUS_OK)
         status = spw_rates_carry(state, &old, err); /* loaded at run time, and named by no configuration */
+    if (status == SPW_STATUS_OK && found == SPW_STATUS_OK)
+        spw_learned_carry(state, &old);
     if (status != SPW_STATUS_OK) {
         remove_temporary(s); /* what does not fit is not left lying about in a volume that is too small */
         if (found == SPW_STATUS_OK)

@@ -114,9 +114,17 @@ struct spw_rates_source {
     size_t rows_count;
 };
 struct spw_rates_view {
-    uint64_t version;
-    uint32_t records_count; /* destinations and state averages */
+    uint64_t version;       /* rises with each replacement */
+    uint32_t records_count; /* places of the table that are taken: destinations, state averages, replaced records */
     uint32_t capacity_count;
+    bool nearly_full; /* over nine tenths of the places are taken */
+    uint32_t coded_count;    /* records for single tax codes */
+    uint32_t upserts_count;  /* rows put in since the table was replaced */
+    uint32_t replaced_count; /* records that upserts took the place of: room that comes back when it is needed */
+    uint32_t learned_count;  /* rates learned from live answers; they have room of their own */
+    uint32_t learned_capacity_count;
+    uint64_t learned_total;         /* answers learned from since the start */
+    uint64_t learned_evicted_total; /* learned rates that gave way to newer ones since the start */
     uint32_t sources_count;
     struct spw_source sources[SPW_SOURCES_MAX_COUNT];
     struct spw_rates_age ages[SPW_SOURCES_MAX_COUNT]; /* of these, today */
@@ -127,7 +135,33 @@ enum spw_status spw_state_rates_replace(struct spw_state *state, const struct sp
                                         size_t sources_count, struct spw_rates_view *out,
                                         struct spw_error *err) SPW_WARN_UNUSED;
 void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out);
+/* Put rows into the table in force, each in the place of the one for the same destination, tax code and first day. A
+ * reader sees the old record or the new one. All rows or none: FULL names the capacity needed. State averages stay as
+ * they were made from the whole table. */
+enum spw_status spw_state_rates_upsert(struct spw_state *state, const struct spw_rates_source *source,
+                                       struct spw_rates_view *out, struct spw_error *err) SPW_WARN_UNUSED;
 
+/* What one live answer teaches of one tax code at one destination. Text is borrowed for the call. */
+struct spw_learned_fact {
+    const char *account;
+    const struct spw_address *ship_from, *ship_to;
+    const char *tax_code; /* NULL = general goods */
+    uint32_t combined_ppb;
+    uint32_t state_ppb, county_ppb, city_ppb, special_ppb; /* all 0 where the provider does not split */
+    int64_t unix_ms;                                       /* of the answer */
+};
+/* Remember it, for US ZIP codes: under the ZIP+4 where there is one, and under the ZIP code. The oldest of a few gives
+ * way when there is no room. Cost: a few cache lines; no system call. */
+void spw_state_rates_learn(struct spw_state *state, const struct spw_learned_fact *fact);
+
+/* What is asked of the table. NULL: not given. */
+struct spw_rate_question {
+    const char *country, *state, *zip;
+    const char *tax_code;
+    const char *account; /* with it, what was learned for the account counts too */
+    const char *from_state;
+    int32_t day; /* of the sale; 0 = today */
+};
 struct spw_rate_lookup {
     enum spw_match match; /* SPW_MATCH_NONE = nothing known for the place */
     struct spw_rate_record record;
@@ -136,9 +170,8 @@ struct spw_rate_lookup {
     bool stale;   /* older than max_age.warn */
     bool refused; /* older than max_age.refuse: not served */
 };
-enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *country, const char *rate_state,
-                                       const char *zip, struct spw_rate_lookup *out,
-                                       struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_state_rates_lookup(struct spw_state *state, const struct spw_rate_question *question,
+                                       struct spw_rate_lookup *out, struct spw_error *err) SPW_WARN_UNUSED;
 
 /* ---- status ---- */
 struct spw_account_status {

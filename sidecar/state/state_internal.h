@@ -24,6 +24,7 @@ struct spw_state {
     struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* likewise */
     uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
+    uint64_t learned_total, learned_evicted_total; /* since the start */
     const struct spw_conf *conf;
     int lock_fd;
     struct spw_header rw_header; /* what is constant of rw's: see heal_header */
@@ -45,6 +46,16 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
                                  struct spw_error *err) SPW_WARN_UNUSED;
 /* Carry levels, breakers and gates of a retired segment into the (not yet visible) new one. */
 void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns);
+
+/* Take entries out of use that an earlier sidecar was cut short in. */
+void spw_learned_mend(struct spw_state *state);
+/* Carry what a segment that is being replaced has learned. */
+void spw_learned_carry(struct spw_state *state, const struct spw_map *old);
+uint32_t spw_learned_count(const struct spw_state *state);
+
+/* A row as a record of the table, and whether one takes the other's place. */
+void spw_rate_record_from(const struct spw_rate_row *row, uint16_t source, struct spw_rate_record *record);
+bool spw_rate_same_place(const struct spw_rate_record *a, const struct spw_rate_record *b);
 
 /* Carry the rate table of a segment that is being replaced; an empty one is none. */
 enum spw_status spw_rates_carry(struct spw_state *state, const struct spw_map *old,

@@ -61,6 +61,10 @@ static const char *doubt_table_rate(const struct spw_map *map, const struct spw_
     const uint32_t levels[] = {level, 0};
     if (!spw_place_from(&address, &place))
         return "its destination is none";
+    int32_t day = (int32_t)(r->created_unix_ms / 86400000);
+    if (r->date[0])
+        (void)spw_date_parse(r->date, &day);
+    place.day = day > 0 ? (uint32_t)day : 0;
     if (level == SPW_RATE_STATE && !place.state[0])
         return "its destination has no state";
     enum spw_rates_result result = spw_rates_find(map, &place, levels, &found, &source);
@@ -99,7 +103,10 @@ static const char *doubt_rate(const struct spw_map *map, const struct spw_flag_r
     case SPW_MATCH_EXEMPT:
         return r->combined_ppb || r->tax_minor ? "it has tax where it says there is none" : NULL;
     case SPW_MATCH_LEARNED:
-        return source_is_active(map, r) ? NULL : "its source is none of the rate table's";
+    case SPW_MATCH_MIXED: /* lines at rates of their own, which the assumptions name */
+        return strcmp(r->source, SPW_LEARNED_SOURCE) == 0 || source_is_active(map, r)
+                   ? NULL
+                   : "its source is none of the rate table's";
     default:
         return "it names no rate";
     }
@@ -109,7 +116,8 @@ static const char *doubt_rate(const struct spw_map *map, const struct spw_flag_r
 static const char *doubt_amounts(const struct spw_flag_view *flag)
 {
     const struct spw_flag_record *r = &flag->record;
-    bool per_line = r->rounding == SPW_ROUNDING_HALF_UP_LINE, learned = r->match == SPW_MATCH_LEARNED;
+    bool per_line = r->rounding == SPW_ROUNDING_HALF_UP_LINE,
+         learned = r->match == SPW_MATCH_LEARNED || r->match == SPW_MATCH_MIXED;
     int64_t taxable = 0, tax = 0;
     if (r->combined_ppb > RATE_MAX_PPB)
         return "its rate is above 100 %";

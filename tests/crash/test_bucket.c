@@ -298,7 +298,9 @@ static void sidecar_killed(void **state)
     spw_state_fixture_rates(&f); /* the rates can still be written and read */
     all_move(generation);
     struct spw_rate_lookup found;
-    assert_int_equal(spw_state_rates_lookup(f.state, "US", "WA", "98110", &found, NULL), SPW_STATUS_OK);
+    assert_int_equal(
+        spw_state_rates_lookup(f.state, &(struct spw_rate_question){.zip = "98110"}, &found, NULL),
+        SPW_STATUS_OK);
     assert_int_equal(found.match, SPW_MATCH_ZIP5);
     stop_clients();
     check_bound(begun, 5000, 500);

@@ -162,11 +162,10 @@ void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out)
     *out = state->rates;
 }
 
-enum spw_status spw_state_rates_lookup(struct spw_state *state, const char *country, const char *rate_state,
-                                       const char *zip, struct spw_rate_lookup *out, struct spw_error *err)
+enum spw_status spw_state_rates_lookup(struct spw_state *state, const struct spw_rate_question *question,
+                                       struct spw_rate_lookup *out, struct spw_error *err)
 {
-    (void)country;
-    (void)rate_state;
+    const char *zip = question->zip;
     (void)err;
     memset(out, 0, sizeof *out);
     for (size_t i = state->rows_count; zip && i-- > 0;) {

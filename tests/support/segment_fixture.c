@@ -203,6 +203,7 @@ void spw_fixture_make(struct spw_fixture *fixture, const struct spw_fixture_opti
         {sizeof(struct spw_limiter), limiters}, {sizeof(struct spw_policy), 2},
         {sizeof(struct spw_rate_half), 2},      {sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT},
         {8, 2 * INDEX_WORDS_PER_HALF},          {sizeof(struct spw_rate_record), 2 * RECORDS_PER_HALF},
+        {sizeof(struct spw_learned_rate), 64},
     };
     const struct section_plan rw[SPW_RW_SECTIONS] = {
         {sizeof(struct spw_account_words), accounts},

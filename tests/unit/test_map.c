@@ -346,11 +346,15 @@ static void replaced_with_its_rates(void **state)
     spw_state_fixture_configure(&f, ACCOUNT, "segment: {slots: 96, cells: 128, rate_records: 2048}");
     assert_int_equal(spw_state_open(f.conf, &f.state, &err), SPW_STATUS_OK);
     assert_non_null(strstr(spw_state_origin(f.state), "replaced"));
-    assert_int_equal(spw_state_rates_lookup(f.state, "US", "", "90009", &found, &err), SPW_STATUS_OK);
+    assert_int_equal(
+        spw_state_rates_lookup(f.state, &(struct spw_rate_question){.zip = "90009"}, &found, &err),
+        SPW_STATUS_OK);
     assert_int_equal(found.match, SPW_MATCH_ZIP5);
     assert_string_equal(found.source.name, "table");
     assert_int_equal(found.source.as_of_day, 20000);
-    assert_int_equal(spw_state_rates_lookup(f.state, "US", "", "90010", &found, &err), SPW_STATUS_OK);
+    assert_int_equal(
+        spw_state_rates_lookup(f.state, &(struct spw_rate_question){.zip = "90010"}, &found, &err),
+        SPW_STATUS_OK);
     assert_int_equal(found.match, SPW_MATCH_NONE);
     free(rows);
 }
