@@ -355,8 +355,16 @@ static inline bool spw_order_parse(const uint8_t *bytes, size_t count, struct sp
     SPW__TERMINATE(out->order_id);
     SPW__TERMINATE(out->account);
     SPW__TERMINATE(out->currency);
-    return (out->op == SPW_ORDER_PLACED || out->op == SPW_ORDER_CANCELLED) && out->order_id[0] &&
-           (out->op == SPW_ORDER_CANCELLED || out->quote_id[0]);
+    switch (out->op) {
+    case SPW_ORDER_PLACED:
+        return out->order_id[0] && out->quote_id[0];
+    case SPW_ORDER_CANCELLED:
+        return out->order_id[0];
+    case SPW_ORDER_ABANDONED:
+        return out->quote_id[0];
+    default:
+        return false;
+    }
 }
 /* END SIDECAR ONLY */
 

@@ -440,8 +440,8 @@ struct spw_flag_record {
     uint64_t spare2[14];
 };
 
-/* Binds a quote to an order, or cancels it. */
-enum spw_order_op { SPW_ORDER_PLACED = 1, SPW_ORDER_CANCELLED = 2 };
+/* Binds a quote to an order, cancels the order, or says of a quote that no order will come of it. */
+enum spw_order_op { SPW_ORDER_PLACED = 1, SPW_ORDER_CANCELLED = 2, SPW_ORDER_ABANDONED = 3 };
 struct spw_order_record {
     uint32_t op;
     uint32_t spare0;

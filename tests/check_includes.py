@@ -20,7 +20,7 @@ ROOMS = {
     "provider": {"conf"},
     "rates": {"conf"},
     "state": {"conf", "rates"},
-    "store": set(),
+    "store": {"loop"},
     "http": {"conf", "loop", "net", "provider", "state", "store"},
     "control": {"conf", "loop", "net", "proto", "rates", "state", "store"},
     "ctl": {"conf", "proto", "rates"},

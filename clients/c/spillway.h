@@ -653,7 +653,7 @@ struct spw_flag_record {
   uint32_t spare1;
   uint64_t spare2[14];
 };
-enum spw_order_op { SPW_ORDER_PLACED = 1, SPW_ORDER_CANCELLED = 2 };
+enum spw_order_op { SPW_ORDER_PLACED = 1, SPW_ORDER_CANCELLED = 2, SPW_ORDER_ABANDONED = 3 };
 struct spw_order_record {
   uint32_t op;
   uint32_t spare0;

@@ -9,21 +9,6 @@
 
 #define COPY(arena, field) spw_arena_utf8(arena, field, sizeof(field))
 
-static const char *state_word(enum spw_flag_state state)
-{
-    switch (state) {
-    case SPW_FLAG_PROVISIONAL:
-        return "provisional";
-    case SPW_FLAG_CONFIRMED:
-        return "confirmed";
-    case SPW_FLAG_CANCELLED:
-        return "cancelled";
-    case SPW_FLAG_SUPERSEDED:
-        return "superseded";
-    }
-    return "unknown";
-}
-
 /* The states of spw_breaker.h's word, in its order. */
 static const char *breaker_word(uint8_t state)
 {
@@ -156,7 +141,7 @@ Spillway__V1__Flag *spw_message_flag(struct spw_arena *arena, const struct spw_f
     Spillway__V1__Flag *message = spw_arena_zalloc(arena, sizeof *message);
     spillway__v1__flag__init(message);
     SPW_SET(message, sequence, row->sequence);
-    message->state = word(arena, state_word(row->state));
+    message->state = word(arena, spw_flag_state_name(row->state));
     SPW_SET(message, stored_unix_ms, row->stored_unix_ms);
     message->flag_id = COPY(arena, r->flag_id);
     message->quote_id = COPY(arena, r->quote_id);

@@ -232,12 +232,11 @@ static void by_account(FILE *out, const struct spw_admin_options *s, enum family
 
 static void ledger(FILE *out, const struct spw_admin_options *s)
 {
-    static const char *const state_name[4] = {"provisional", "confirmed", "cancelled", "superseded"};
     struct spw_store_counts c;
     spw_store_counts(s->store, &c);
     begin(out, M_FLAGS);
-    for (int i = 0; i < 4; i++)
-        put(out, M_FLAGS, (double)c.by_state[i], "state", state_name[i], NULL, NULL);
+    for (uint32_t i = 0; i < SPW_FLAG_STATES; i++)
+        put(out, M_FLAGS, (double)c.by_state[i], "state", spw_flag_state_name(i), NULL, NULL);
     begin(out, M_ONLY_IN_POD);
     put(out, M_ONLY_IN_POD, (double)(c.newest_sequence - c.acknowledged_sequence), NULL, NULL, NULL, NULL);
     begin(out, M_ORDERS);

@@ -76,8 +76,9 @@ static int store_cell(struct spw_batch *batch, uint32_t head)
 }
 
 /* Should another program have written since, the numbers in the file are the ones that count. */
-static int begin(struct spw_batch *batch, const char *file)
+int spw_batch_begin(struct spw_batch *batch, const char *file, const struct spw_store_counts *counts)
 {
+    batch->counts = *counts;
     int rc = spw_ledger_begin(batch->ledger);
     batch->now_unix_ms = spw_wall_ms();
     if (rc != SQLITE_OK)
@@ -109,9 +110,8 @@ int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_
     if (*done)
         return SQLITE_OK;
     batch->map = map;
-    batch->counts = *counts;
     uint64_t began_ns = spw_now_ns();
-    int rc = begin(batch, file);
+    int rc = spw_batch_begin(batch, file, counts);
     while (rc == SQLITE_OK && batch->heads_count < SPW_BATCH_MAX_COUNT &&
            spw_now_ns() - began_ns < SPW_BATCH_MAX_MS * UINT64_C(1000000)) {
         rc = store_cell(batch, at);

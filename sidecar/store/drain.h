@@ -23,6 +23,9 @@ struct spw_batch {
     uint8_t bytes[SPW_RECORD_MAX];
 };
 
+/* Begin a transaction on top of `counts`; spw_ledger_commit ends it. */
+int spw_batch_begin(struct spw_batch *batch, const char *file, const struct spw_store_counts *counts);
+
 /* Store one batch of what is READY from cell *cursor on, commit it, move the cursor on. counts: what holds before, and
  * is written when the commit went through; then the caller frees the cells. Returns SQLite's result; on failure every
  * cell of the batch is READY as before. *done: the end of the table was reached. batch->heads_count 0: there was
@@ -45,6 +48,15 @@ int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count,
 
 /* An order has named this quote for the first time: every flag of it that was set aside gets a row (store.c). */
 int spw_flags_recall(struct spw_batch *batch, const char *quote_id);
+
+/* What became of a row, into the history. */
+int spw_history_add(struct spw_batch *batch, int64_t sequence, const char *who, const char *from,
+                    const char *to, const char *why);
+/* The row's order state has changed: what reconciliation says of it begins anew (reconcile_rows.h). */
+int spw_row_begin_anew(struct spw_batch *batch, int64_t sequence, enum spw_flag_state state);
+/* Rows without an order that are older than after_ms become UNPLACED or ABANDONED, at most max_count of them; *count:
+ * so many. */
+int spw_rows_give_up(struct spw_batch *batch, int64_t after_ms, uint32_t max_count, uint32_t *count);
 
 /* Bring every row of a quote to what its orders say now. */
 int spw_orders_refresh(struct spw_batch *batch, const char *quote_id);

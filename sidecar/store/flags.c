@@ -76,7 +76,7 @@ static sqlite3_stmt *prepare_built(struct spw_ledger *ledger, enum spw_statement
 /* Write a payload into a row: insert it as `sequence`, or replace that row's content. A row that is bound to its order
  * next has its revision counted there, so that one change is one revision. */
 static int write_row(struct spw_batch *batch, enum spw_statement which,
-                     const struct spw_flag_payload *payload, uint64_t sequence, bool named)
+                     const struct spw_flag_payload *payload, uint64_t sequence, bool named, bool refresh)
 {
     sqlite3_stmt *statement = prepare_built(batch->ledger, which);
     if (!statement)
@@ -90,7 +90,7 @@ static int write_row(struct spw_batch *batch, enum spw_statement which,
     sqlite3_bind_int64(statement, n + 3, spw_batch_change(batch));
     sqlite3_bind_int(statement, n + 4, named ? 0 : 1);
     rc = spw_statement_run(statement);
-    return rc == SQLITE_OK && named ? spw_orders_refresh(batch, payload->record.quote_id) : rc;
+    return rc == SQLITE_OK && refresh ? spw_orders_refresh(batch, payload->record.quote_id) : rc;
 }
 
 /* Has a flag of this id been stored before? *damage when it was another decision's. */
@@ -117,12 +117,14 @@ static int look_up_id(struct spw_batch *batch, const struct spw_flag_record *r, 
 
 /* Is the quote named by an order, now or before? A second flag of one quote, which no honest writer makes, is not
  * counted as named while the decision has a row of it: the order's money would be told twice. */
-static int look_up_named(struct spw_batch *batch, const struct spw_flag_record *r, bool *named)
+static int look_up_named(struct spw_batch *batch, const struct spw_flag_record *r, bool *named,
+                         bool *abandoned)
 {
     sqlite3_stmt *statement =
         spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_NAMED,
                            "SELECT EXISTS(SELECT 1 FROM order_quotes WHERE quote_id=?1) AND NOT EXISTS"
-                           "(SELECT 1 FROM flags WHERE quote_id=?1 AND decision_id=?2 AND account=?3)");
+                           "(SELECT 1 FROM flags WHERE quote_id=?1 AND decision_id=?2 AND account=?3),"
+                           " EXISTS(SELECT 1 FROM abandoned WHERE quote_id=?1)");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, r->quote_id, -1, SQLITE_STATIC);
@@ -132,13 +134,15 @@ static int look_up_named(struct spw_batch *batch, const struct spw_flag_record *
     if (rc != SQLITE_ROW)
         return rc;
     *named = sqlite3_column_int(statement, 0) != 0;
+    *abandoned = sqlite3_column_int(statement, 1) != 0;
     return sqlite3_reset(statement);
 }
 
-/* A row of the decision: the PROVISIONAL one when there is one, otherwise the first. */
+/* A row of the decision: the one that no order names when there is one, otherwise the first. */
 struct standing {
     uint64_t sequence; /* 0 = the decision has no row yet */
-    bool provisional;
+    bool provisional;  /* no order names it: PROVISIONAL, or given up since */
+    bool given_up;     /* ABANDONED or UNPLACED */
     int origin;
     int64_t created_unix_ms;
     char flag_id[SPW_ID_BYTES];
@@ -149,8 +153,9 @@ static int look_up_decision(struct spw_batch *batch, const char *decision_id, co
 {
     sqlite3_stmt *statement =
         spw_ledger_prepare(batch->ledger, SPW_STATEMENT_FLAG_DECISION,
-                           "SELECT sequence, flag_state=0, origin, created_unix_ms, flag_id FROM flags WHERE"
-                           " decision_id=?1 AND account=?2 ORDER BY flag_state<>0, sequence LIMIT 1");
+                           "SELECT sequence, flag_state IN (0,4,5), origin, created_unix_ms, flag_id,"
+                           " flag_state=0 FROM flags WHERE decision_id=?1 AND account=?2"
+                           " ORDER BY flag_state NOT IN (0,4,5), sequence LIMIT 1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_text(statement, 1, decision_id, -1, SQLITE_STATIC);
@@ -164,6 +169,7 @@ static int look_up_decision(struct spw_batch *batch, const char *decision_id, co
     out->created_unix_ms = sqlite3_column_int64(statement, 3);
     const char *flag_id = (const char *)sqlite3_column_text(statement, 4);
     snprintf(out->flag_id, sizeof out->flag_id, "%s", flag_id ? flag_id : "");
+    out->given_up = out->provisional && !sqlite3_column_int(statement, 5);
     return sqlite3_reset(statement);
 }
 
@@ -189,6 +195,8 @@ static uint64_t take_sequence(struct spw_batch *batch)
 {
     batch->counts.flags_count = ++batch->counts.newest_sequence;
     batch->counts.by_state[SPW_FLAG_PROVISIONAL]++;
+    batch->counts.by_reconcile[SPW_RECONCILE_NONE]++;
+    batch->counts.by_filing[SPW_FILING_NONE]++;
     return batch->counts.newest_sequence;
 }
 
@@ -321,18 +329,23 @@ static int place(struct spw_batch *batch, const struct spw_flag_payload *payload
 {
     const struct spw_flag_record *r = &payload->record;
     struct standing old = {0};
-    bool named = false;
-    int rc = look_up_named(batch, r, &named);
+    bool named = false, abandoned = false;
+    int rc = look_up_named(batch, r, &named, &abandoned);
     if (rc == SQLITE_OK)
         rc = look_up_decision(batch, r->decision_id, r->account, &old);
     if (rc != SQLITE_OK)
         return rc;
     if (!old.sequence || (named && !old.provisional))
-        return write_row(batch, SPW_STATEMENT_FLAG_INSERT, payload, take_sequence(batch), named);
+        return write_row(batch, SPW_STATEMENT_FLAG_INSERT, payload, take_sequence(batch), named,
+                         named || abandoned);
     if (!named && !(old.provisional && precedes(r, &old)))
         return set_aside(batch, payload, old.sequence, why_not(r, &old, !old.provisional));
     rc = copy_aside(batch, old.sequence, why_not(r, &old, named));
-    return rc == SQLITE_OK ? write_row(batch, SPW_STATEMENT_FLAG_REPLACE, payload, old.sequence, named) : rc;
+    /* The row was given up for what it held; what it holds now may be younger. */
+    bool refresh = named || abandoned || old.given_up;
+    return rc == SQLITE_OK
+               ? write_row(batch, SPW_STATEMENT_FLAG_REPLACE, payload, old.sequence, named, refresh)
+               : rc;
 }
 
 int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const char **damage)

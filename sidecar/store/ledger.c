@@ -329,11 +329,26 @@ static int read_numbers(sqlite3 *db, const char *sql, uint64_t *out, int columns
     return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; /* the one row is gone */
 }
 
+/* Rows of (code, count). */
+static int count_by(sqlite3 *db, const char *sql, uint64_t *out, uint32_t codes)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
+        uint32_t code = (uint32_t)sqlite3_column_int(statement, 0);
+        if (code < codes)
+            out[code] = (uint64_t)sqlite3_column_int64(statement, 1);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(statement);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
                                   struct spw_error *err)
 {
     memset(out, 0, sizeof *out);
-    uint64_t main_row[4] = {0}, states[5] = {0}, orders[2] = {0};
+    uint64_t main_row[4] = {0}, states[1 + SPW_FLAG_STATES] = {0}, orders[2] = {0};
     int rc = read_numbers(
         ledger->db,
         "SELECT max(newest_sequence, (SELECT ifnull(max(sequence),0) FROM flags)), duplicate_count,"
@@ -344,8 +359,15 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
         rc = read_numbers(
             ledger->db,
             "SELECT count(*), count(*) FILTER (WHERE flag_state=0), count(*) FILTER (WHERE flag_state=1),"
-            " count(*) FILTER (WHERE flag_state=2), count(*) FILTER (WHERE flag_state=3) FROM flags",
-            states, 5);
+            " count(*) FILTER (WHERE flag_state=2), count(*) FILTER (WHERE flag_state=3),"
+            " count(*) FILTER (WHERE flag_state=4), count(*) FILTER (WHERE flag_state=5) FROM flags",
+            states, 1 + SPW_FLAG_STATES);
+    if (rc == SQLITE_OK)
+        rc = count_by(ledger->db, "SELECT reconcile_state, count(*) FROM flags GROUP BY 1", out->by_reconcile,
+                      SPW_RECONCILE_STATES);
+    if (rc == SQLITE_OK)
+        rc = count_by(ledger->db, "SELECT filing_state, count(*) FROM flags GROUP BY 1", out->by_filing,
+                      SPW_FILING_STATES);
     if (rc == SQLITE_OK)
         rc = read_numbers(
             ledger->db,

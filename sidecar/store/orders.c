@@ -10,7 +10,8 @@
  *   some order stands on this quote            CONFIRMED  (one quote may become two orders: tax is their sum)
  *   none stands, some was cancelled            CANCELLED
  *   its orders now stand on another quote      SUPERSEDED
- *   no order was ever placed from it           PROVISIONAL
+ *   no order was ever placed from it           ABANDONED when the caller said so of this quote, otherwise PROVISIONAL,
+ *                                              and after a day UNPLACED (answered for an order) or ABANDONED (an estimate)
  *
  * A quote stays named by every order that was ever placed from it; which flags have a row follows from that alone
  * (store.c, at the top).
@@ -208,6 +209,23 @@ static void count_order(struct spw_store_counts *counts, enum order_state before
         (uint64_t)(after == ORDER_CANCELLED) - (uint64_t)(before == ORDER_CANCELLED);
 }
 
+/* The caller says that no order will come of this quote. One that comes all the same counts. */
+static int abandon(struct spw_batch *batch, const struct spw_order_record *r)
+{
+    sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_ABANDON,
+                                                 "INSERT OR IGNORE INTO abandoned VALUES(?1,?2)");
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    sqlite3_bind_text(statement, 1, r->quote_id, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 2, r->created_unix_ms);
+    int rc = spw_statement_run(statement);
+    if (rc == SQLITE_OK && sqlite3_changes(batch->ledger->db) == 0) {
+        batch->counts.duplicate_count++;
+        return SQLITE_OK;
+    }
+    return rc == SQLITE_OK ? spw_orders_refresh(batch, r->quote_id) : rc;
+}
+
 int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count, const char **damage)
 {
     struct spw_order_record r;
@@ -225,6 +243,8 @@ int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count,
     /* The lowest instant stands for "never" in the table. */
     if (r.created_unix_ms == INT64_MIN)
         r.created_unix_ms++;
+    if (r.op == SPW_ORDER_ABANDONED)
+        return abandon(batch, &r);
     struct order order = {.placed_created_ms = INT64_MIN, .cancelled_created_ms = INT64_MIN};
     int rc = SQLITE_OK;
     if (r.op == SPW_ORDER_PLACED && !r.account[0])
@@ -307,7 +327,18 @@ static int read_binding(struct spw_batch *batch, const char *quote_id, struct bi
     int rc;
     while ((rc = spw_statement_row(statement)) == SQLITE_ROW)
         add_order(out, statement, quote_id);
-    return rc;
+    if (rc != SQLITE_OK || out->state != SPW_FLAG_PROVISIONAL)
+        return rc;
+    statement = spw_ledger_prepare(batch->ledger, SPW_STATEMENT_ABANDONED,
+                                   "SELECT 1 FROM abandoned WHERE quote_id=?1");
+    if (!statement)
+        return spw_ledger_failure(batch->ledger);
+    sqlite3_bind_text(statement, 1, quote_id, -1, SQLITE_STATIC);
+    rc = spw_statement_row(statement);
+    if (rc != SQLITE_ROW)
+        return rc;
+    out->state = SPW_FLAG_ABANDONED;
+    return sqlite3_reset(statement);
 }
 
 static int bind_flag(struct spw_batch *batch, int64_t sequence, const struct binding *b)
@@ -355,9 +386,14 @@ int spw_orders_refresh(struct spw_batch *batch, const char *quote_id)
         if (rc != SQLITE_ROW)
             return rc;
         sequence = sqlite3_column_int64(statement, 0);
-        uint32_t was = (uint32_t)sqlite3_column_int(statement, 1) % 4;
+        uint32_t was = (uint32_t)sqlite3_column_int(statement, 1) % SPW_FLAG_STATES;
         sqlite3_reset(statement);
         rc = bind_flag(batch, sequence, &b);
+        if (rc == SQLITE_OK)
+            rc = spw_history_add(batch, sequence, "orders", spw_flag_state_name(was),
+                                 spw_flag_state_name(b.state), b.order_id);
+        if (rc == SQLITE_OK)
+            rc = spw_row_begin_anew(batch, sequence, b.state);
         if (rc != SQLITE_OK)
             return rc;
         batch->counts.by_state[was]--;

@@ -2,35 +2,13 @@
 #include "sidecar/store/reader.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sidecar/store/columns.h"
 #include "sidecar/store/ledger.h"
-
-/* Columns before the payload, in all statements that give rows. */
-enum {
-    AT_SEQUENCE,
-    AT_STATE,
-    AT_REVISION,
-    AT_CHANGE,
-    AT_STORED,
-    AT_ORDER,
-    AT_ORDERS_COUNT,
-    AT_COLLECTED,
-    AT_PLACED,
-    AT_PAYLOAD
-};
-
-#define TEXT_MAX (SPW_ASSUMPTIONS_MAX_BYTES + SPW_REQUEST_MAX_BYTES + SPW_CALLER_ID_BYTES + 256)
-
-/* One row, copied out of the database. About 44 KB: on the heap, one for each call. */
-struct row_copy {
-    struct spw_flag_row row;
-    struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
-    char text[TEXT_MAX];
-    size_t text_used;
-};
+#include "sidecar/store/row.h"
 
 void spw_reader_init(struct spw_reader *reader)
 {
@@ -44,8 +22,11 @@ static void close_locked(struct spw_reader *reader)
     sqlite3_finalize(reader->changed);
     sqlite3_finalize(reader->older);
     sqlite3_finalize(reader->newest);
+    sqlite3_finalize(reader->in_state);
+    sqlite3_finalize(reader->history);
     sqlite3_close(reader->db);
     reader->next = reader->changed = reader->older = reader->newest = NULL;
+    reader->in_state = reader->history = NULL;
     reader->db = NULL;
 }
 
@@ -66,10 +47,7 @@ void spw_reader_clean_up(struct spw_reader *reader)
 static int prepare_row(struct spw_reader *reader, struct spw_sql *sql, const char *rest, sqlite3_stmt **out)
 {
     sql->used = 0;
-    spw_sql_add(sql, "SELECT sequence,flag_state,revision,change,stored_unix_ms,order_id,orders_count,"
-                     "flags.tax_collected_minor,flags.placed_unix_ms,");
-    spw_columns_names(sql);
-    spw_sql_add(sql, " FROM flags %s", rest);
+    spw_row_select(sql, rest);
     return sql->overflow
                ? SQLITE_TOOBIG
                : sqlite3_prepare_v3(reader->db, sql->text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
@@ -97,6 +75,17 @@ static int prepare(struct spw_reader *reader)
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v3(reader->db, "SELECT newest_sequence, newest_change FROM ledger WHERE one=1",
                                 -1, SQLITE_PREPARE_PERSISTENT, &reader->newest, NULL);
+    static const char in_state[] = "WHERE reconcile_state=?3 AND reconcile_state<>0 AND sequence>?1 AND"
+                                   " (?2='' OR account=?2) AND flags.placed_unix_ms>=?4 AND"
+                                   " (?5=0 OR flags.placed_unix_ms<?5) ORDER BY sequence LIMIT 1";
+    if (rc == SQLITE_OK)
+        rc = prepare_row(reader, sql, in_state, &reader->in_state);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v3(reader->db,
+                                "SELECT history_row, at_unix_ms, who, from_state, to_state, why FROM history"
+                                " WHERE sequence=(SELECT sequence FROM flags WHERE flag_id=?2) AND"
+                                " history_row>?1 ORDER BY history_row LIMIT 1",
+                                -1, SQLITE_PREPARE_PERSISTENT, &reader->history, NULL);
     free(sql);
     return rc;
 }
@@ -121,54 +110,10 @@ enum spw_status spw_reader_open(struct spw_reader *reader, const char *file, str
     return status;
 }
 
-/* The text of a column, kept in the copy; cut when a hand-made row is longer than any of ours. */
-static const char *keep_text(struct row_copy *copy, sqlite3_stmt *statement, int column)
-{
-    const void *text = sqlite3_column_text(statement, column);
-    size_t n = text ? (size_t)sqlite3_column_bytes(statement, column) : 0;
-    size_t room = sizeof copy->text - 1 - copy->text_used;
-    char *at = copy->text + copy->text_used;
-    n = n < room ? n : room;
-    if (n)
-        memcpy(at, text, n);
-    at[n] = 0;
-    copy->text_used += n < room ? n + 1 : n;
-    return at;
-}
-
-static void copy_row(struct row_copy *copy, sqlite3_stmt *statement)
-{
-    struct spw_flag_row *row = &copy->row;
-    copy->text_used = 0;
-    memset(row, 0, sizeof *row);
-    row->sequence = (uint64_t)sqlite3_column_int64(statement, AT_SEQUENCE);
-    row->state = (enum spw_flag_state)sqlite3_column_int(statement, AT_STATE);
-    row->revision = (uint32_t)sqlite3_column_int64(statement, AT_REVISION);
-    row->change = (uint64_t)sqlite3_column_int64(statement, AT_CHANGE);
-    row->stored_unix_ms = sqlite3_column_int64(statement, AT_STORED);
-    row->order_id = keep_text(copy, statement, AT_ORDER);
-    row->orders_count = (uint32_t)sqlite3_column_int64(statement, AT_ORDERS_COUNT);
-    row->tax_collected_minor = sqlite3_column_int64(statement, AT_COLLECTED);
-    row->placed_unix_ms = sqlite3_column_int64(statement, AT_PLACED);
-    int at = spw_columns_read(statement, AT_PAYLOAD, &row->record);
-    const void *lines = sqlite3_column_blob(statement, at);
-    size_t bytes = lines ? (size_t)sqlite3_column_bytes(statement, at) : 0;
-    bytes = bytes < sizeof copy->lines ? bytes : sizeof copy->lines;
-    if (bytes)
-        memcpy(copy->lines, lines, bytes);
-    if (row->record.lines_count > bytes / sizeof copy->lines[0])
-        row->record.lines_count = (uint32_t)(bytes / sizeof copy->lines[0]);
-    row->lines = copy->lines;
-    row->assumptions = keep_text(copy, statement, at + 1);
-    row->request_json = keep_text(copy, statement, at + 2);
-    row->verified = sqlite3_column_int(statement, at + 3) != 0;
-    row->unverified_reason = keep_text(copy, statement, at + 4);
-}
-
 /* Fetch one row by one of the reader's statements, its bound and, for `older`, the reference. SQLITE_ROW: it is in the
  * copy. A statement is looked at under the mutex only: the store thread replaces them with the ledger. */
 static int fetch(struct spw_reader *reader, sqlite3_stmt *const *which, uint64_t bound, const char *reference,
-                 struct row_copy *copy)
+                 struct spw_row_copy *copy)
 {
     pthread_mutex_lock(&reader->mutex);
     sqlite3_stmt *statement = *which;
@@ -179,7 +124,7 @@ static int fetch(struct spw_reader *reader, sqlite3_stmt *const *which, uint64_t
             sqlite3_bind_text(statement, 2, reference, -1, SQLITE_STATIC);
         rc = sqlite3_step(statement);
         if (rc == SQLITE_ROW)
-            copy_row(copy, statement);
+            spw_row_read(copy, statement);
         sqlite3_reset(statement);
         sqlite3_clear_bindings(statement);
     }
@@ -229,7 +174,7 @@ enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, e
     enum spw_status status = check_after(reader, file, key, after, err);
     if (status != SPW_STATUS_OK)
         return status;
-    struct row_copy *copy = malloc(sizeof *copy);
+    struct spw_row_copy *copy = malloc(sizeof *copy);
     if (!copy)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
     int rc = SQLITE_ROW;
@@ -250,7 +195,7 @@ enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, e
 enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference,
                                 uint32_t max_count, spw_flag_fn *fn, void *owner, struct spw_error *err)
 {
-    struct row_copy *copy = malloc(sizeof *copy);
+    struct spw_row_copy *copy = malloc(sizeof *copy);
     if (!copy)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
     uint64_t below = INT64_MAX;
@@ -264,5 +209,97 @@ enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, con
         go_on = fn(owner, &copy->row);
     }
     free(copy);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
+}
+
+static int fetch_in_state(struct spw_reader *reader, const struct spw_rows_filter *filter, uint64_t after,
+                          struct spw_row_copy *copy)
+{
+    pthread_mutex_lock(&reader->mutex);
+    sqlite3_stmt *statement = reader->in_state;
+    int rc = SQLITE_CANTOPEN;
+    if (statement) {
+        sqlite3_bind_int64(statement, 1, (sqlite3_int64)after);
+        sqlite3_bind_text(statement, 2, filter->account ? filter->account : "", -1, SQLITE_STATIC);
+        sqlite3_bind_int(statement, 3, (int)filter->state);
+        sqlite3_bind_int64(statement, 4, filter->placed_from_unix_ms);
+        sqlite3_bind_int64(statement, 5, filter->placed_until_unix_ms);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW)
+            spw_row_read(copy, statement);
+        sqlite3_reset(statement);
+        sqlite3_clear_bindings(statement);
+    }
+    pthread_mutex_unlock(&reader->mutex);
+    return rc;
+}
+
+enum spw_status spw_reader_rows(struct spw_reader *reader, const char *file,
+                                const struct spw_rows_filter *filter, uint64_t after, uint32_t max_count,
+                                spw_flag_fn *fn, void *owner, uint64_t *next, struct spw_error *err)
+{
+    struct spw_row_copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for one row", file);
+    int rc = SQLITE_ROW;
+    bool go_on = true;
+    for (uint32_t i = 0; i < max_count && go_on; i++) {
+        rc = fetch_in_state(reader, filter, after, copy);
+        if (rc != SQLITE_ROW)
+            break;
+        after = copy->row.sequence;
+        go_on = fn(owner, &copy->row);
+    }
+    free(copy);
+    if (next)
+        *next = after;
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
+}
+
+/* A row of the history with texts of its own. */
+struct history_copy {
+    int64_t row;
+    struct spw_history_row at;
+    char who[SPW_WHO_BYTES], from[64], to[64], why[SPW_NOTE_BYTES];
+};
+
+static void keep_column(sqlite3_stmt *statement, int column, char *out, size_t room)
+{
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    snprintf(out, room, "%s", text ? text : "");
+}
+
+static int fetch_history(struct spw_reader *reader, const char *flag_id, struct history_copy *copy)
+{
+    pthread_mutex_lock(&reader->mutex);
+    sqlite3_stmt *statement = reader->history;
+    int rc = SQLITE_CANTOPEN;
+    if (statement) {
+        sqlite3_bind_int64(statement, 1, copy->row);
+        sqlite3_bind_text(statement, 2, flag_id, -1, SQLITE_STATIC);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW) {
+            copy->row = sqlite3_column_int64(statement, 0);
+            copy->at.at_unix_ms = sqlite3_column_int64(statement, 1);
+            keep_column(statement, 2, copy->who, sizeof copy->who);
+            keep_column(statement, 3, copy->from, sizeof copy->from);
+            keep_column(statement, 4, copy->to, sizeof copy->to);
+            keep_column(statement, 5, copy->why, sizeof copy->why);
+        }
+        sqlite3_reset(statement);
+        sqlite3_clear_bindings(statement);
+    }
+    pthread_mutex_unlock(&reader->mutex);
+    return rc;
+}
+
+enum spw_status spw_reader_history(struct spw_reader *reader, const char *file, const char *flag_id,
+                                   spw_history_fn *fn, void *owner, struct spw_error *err)
+{
+    struct history_copy copy = {0};
+    copy.at = (struct spw_history_row){.who = copy.who, .from = copy.from, .to = copy.to, .why = copy.why};
+    int rc;
+    while ((rc = fetch_history(reader, flag_id, &copy)) == SQLITE_ROW && fn(owner, &copy.at)) {
+    }
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
 }

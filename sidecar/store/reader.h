@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#include "sidecar/store/store.h"
+#include "sidecar/store/reconcile_rows.h"
 
 struct spw_reader {
     pthread_mutex_t mutex;
@@ -20,6 +20,8 @@ struct spw_reader {
     sqlite3_stmt *changed; /* by change */
     sqlite3_stmt *older;   /* of one reference */
     sqlite3_stmt *newest;
+    sqlite3_stmt *in_state; /* of reconciliation */
+    sqlite3_stmt *history;
 };
 
 /* What an export goes by. */
@@ -38,5 +40,11 @@ enum spw_status spw_reader_export(struct spw_reader *reader, const char *file, e
 enum spw_status spw_reader_find(struct spw_reader *reader, const char *file, const char *reference,
                                 uint32_t max_count, spw_flag_fn *fn, void *owner,
                                 struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_rows(struct spw_reader *reader, const char *file,
+                                const struct spw_rows_filter *filter, uint64_t after, uint32_t max_count,
+                                spw_flag_fn *fn, void *owner, uint64_t *next,
+                                struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_history(struct spw_reader *reader, const char *file, const char *flag_id,
+                                   spw_history_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

@@ -6,6 +6,8 @@
  *   superseded        flags that have no row: another flag of the same decision stands, and no order names them
  *   orders            one row an order, what holds for it now
  *   order_quotes      every quote an order was ever placed from
+ *   abandoned         quotes of which the caller said that no order will come
+ *   history           what became of a flag's row: when, by whom, from what, to what, why
  *   acknowledgements  how far each consumer has come
  *   damaged           records that made no sense, byte for byte
  *   names             code -> word for the integer columns of flags (noun: decision, type, cause, match, ...)
@@ -18,6 +20,7 @@
 #include "shm/spw_quote.h"
 #include "sidecar/store/columns.h"
 #include "sidecar/store/ledger.h"
+#include "sidecar/store/row.h"
 
 static const char small_tables[] =
     "CREATE TABLE ledger(one INTEGER PRIMARY KEY CHECK(one = 1), ledger_id TEXT NOT NULL, begun_unix_ms "
@@ -86,7 +89,21 @@ static int make_flag_tables(sqlite3 *db)
     return rc == SQLITE_OK ? run(db, flag_indexes) : rc;
 }
 
-static int fill_names(sqlite3 *db)
+static int add_names(sqlite3 *db, const char *noun, const char *(*name)(uint32_t), uint32_t count)
+{
+    sqlite3_stmt *insert = NULL;
+    int rc = sqlite3_prepare_v2(db, "INSERT INTO names VALUES(?1,?2,?3)", -1, &insert, NULL);
+    for (uint32_t code = 0; code < count && rc == SQLITE_OK; code++) {
+        sqlite3_bind_text(insert, 1, noun, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(insert, 2, code);
+        sqlite3_bind_text(insert, 3, name(code), -1, SQLITE_STATIC);
+        rc = spw_statement_run(insert);
+    }
+    sqlite3_finalize(insert);
+    return rc;
+}
+
+static int make_version_1(sqlite3 *db)
 {
     static const struct {
         const char *noun;
@@ -97,22 +114,68 @@ static int fill_names(sqlite3 *db)
         {"match", spw_match_name, SPW_MATCH_COUNT},       {"rounding", spw_rounding_name, SPW_ROUNDING_COUNT},
         {"purpose", spw_purpose_name, SPW_PURPOSE_COUNT},
     };
-    sqlite3_stmt *insert = NULL;
-    int rc = sqlite3_prepare_v2(db, "INSERT INTO names VALUES(?1,?2,?3)", -1, &insert, NULL);
-    for (size_t i = 0; i < sizeof table / sizeof table[0] && rc == SQLITE_OK; i++) {
-        for (uint32_t code = 0; code < table[i].count && rc == SQLITE_OK; code++) {
-            sqlite3_bind_text(insert, 1, table[i].noun, -1, SQLITE_STATIC);
-            sqlite3_bind_int64(insert, 2, code);
-            sqlite3_bind_text(insert, 3, table[i].name(code), -1, SQLITE_STATIC);
-            rc = spw_statement_run(insert);
-        }
-    }
-    sqlite3_finalize(insert);
+    int rc = run(db, small_tables);
+    if (rc == SQLITE_OK)
+        rc = make_flag_tables(db);
+    for (size_t i = 0; i < sizeof table / sizeof table[0] && rc == SQLITE_OK; i++)
+        rc = add_names(db, table[i].noun, table[i].name, table[i].count);
     return rc;
 }
 
-/* All or nothing: the version is written in the same transaction as the tables. */
-static int make(sqlite3 *db)
+/* ---- from version 1 to 2: reconciliation and filing, abandoned quotes, retention ---- */
+
+static const char to_version_2[] =
+    "ALTER TABLE flags ADD COLUMN reconcile_state INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN live_known INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN live_tax_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN variance_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN rounding_noise_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN rate_variance_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN base_variance_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN nexus_variance_minor INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN reconcile_attempts INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN reconcile_next_unix_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN reconcile_error TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN reconciled_unix_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN filing_state INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN filing_attempts INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN filing_next_unix_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE flags ADD COLUMN filing_error TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN document_id TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN decision TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN decided_by TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE flags ADD COLUMN purged_unix_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE acknowledgements ADD COLUMN change INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE ledger ADD COLUMN removed_sequence INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE abandoned(quote_id TEXT PRIMARY KEY, abandoned_unix_ms INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE history(history_row INTEGER PRIMARY KEY, sequence INTEGER NOT NULL,"
+    " at_unix_ms INTEGER NOT NULL, who TEXT NOT NULL, from_state TEXT NOT NULL, to_state TEXT NOT NULL,"
+    " why TEXT NOT NULL);"
+    "CREATE INDEX history_sequence ON history(sequence);"
+    "UPDATE flags SET reconcile_state=1 WHERE flag_state=1;"
+    "DROP INDEX flags_provisional;"
+    "CREATE UNIQUE INDEX flags_unnamed ON flags(decision_id, account) WHERE flag_state IN (0,4,5);"
+    "CREATE INDEX flags_provisional_age ON flags(created_unix_ms) WHERE flag_state=0;"
+    "CREATE INDEX flags_reconcile ON flags(reconcile_state, sequence) WHERE reconcile_state<>0;"
+    "CREATE INDEX flags_pending ON flags(placed_unix_ms) WHERE reconcile_state=1;"
+    "CREATE INDEX flags_filing ON flags(placed_unix_ms)"
+    " WHERE filing_state IN (1,2,4) AND filing_next_unix_ms<9223372036854775807;"
+    "CREATE INDEX flags_reconciled ON flags(reconciled_unix_ms) WHERE reconciled_unix_ms<>0;"
+    "CREATE INDEX orders_placed ON orders(placed_created_unix_ms);"
+    "INSERT INTO names VALUES('flag_state',4,'abandoned'),('flag_state',5,'unplaced');";
+
+static int upgrade_to_2(sqlite3 *db)
+{
+    int rc = run(db, to_version_2);
+    if (rc == SQLITE_OK)
+        rc = add_names(db, "reconcile_state", spw_reconcile_state_name, SPW_RECONCILE_STATES);
+    return rc == SQLITE_OK ? add_names(db, "filing_state", spw_filing_state_name, SPW_FILING_STATES) : rc;
+}
+
+/* All or nothing: the version is written in the same transaction as the tables. A new file takes the same way as an old
+ * one, so that both end with the same tables. */
+static int bring_up(sqlite3 *db, sqlite3_int64 from)
 {
     char version[96];
     snprintf(version, sizeof version, "PRAGMA user_version=%d; PRAGMA application_id=%d", SPW_SCHEMA_VERSION,
@@ -120,11 +183,10 @@ static int make(sqlite3 *db)
     int rc = run(db, "BEGIN IMMEDIATE");
     if (rc != SQLITE_OK)
         return rc;
-    rc = run(db, small_tables);
-    if (rc == SQLITE_OK)
-        rc = make_flag_tables(db);
-    if (rc == SQLITE_OK)
-        rc = fill_names(db);
+    if (from < 1)
+        rc = make_version_1(db);
+    if (rc == SQLITE_OK && from < 2)
+        rc = upgrade_to_2(db);
     if (rc == SQLITE_OK)
         rc = run(db, version);
     if (rc == SQLITE_OK)
@@ -162,6 +224,14 @@ static int tables_are_there(sqlite3 *db)
         rc = sqlite3_prepare_v2(db, sql.text, -1, &statement, NULL);
         sqlite3_finalize(statement);
     }
+    static struct spw_sql row;
+    row.used = 0;
+    row.overflow = false;
+    spw_row_select(&row, "");
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_prepare_v2(db, row.text, -1, &statement, NULL);
+        sqlite3_finalize(statement);
+    }
     static const char *const other[] = {
         "SELECT newest_sequence, newest_change, duplicate_count FROM ledger WHERE one=1",
         "SELECT change FROM flags",
@@ -169,7 +239,10 @@ static int tables_are_there(sqlite3 *db)
         "SELECT tax_collected_minor, placed_unix_ms FROM orders",
         "SELECT placed_created_unix_ms, cancelled_created_unix_ms FROM orders",
         "SELECT order_row, quote_id FROM order_quotes",
-        "SELECT consumer, sequence FROM acknowledgements",
+        "SELECT consumer, sequence, change FROM acknowledgements",
+        "SELECT removed_sequence FROM ledger",
+        "SELECT quote_id FROM abandoned",
+        "SELECT sequence, at_unix_ms, who, from_state, to_state, why FROM history",
         "SELECT segment, cell, cell_word, reason, bytes FROM damaged",
     };
     for (size_t i = 0; i < sizeof other / sizeof other[0] && rc == SQLITE_OK; i++) {
@@ -190,7 +263,7 @@ enum spw_status spw_schema_ensure(sqlite3 *db, const char *file, struct spw_erro
     if (rc != SQLITE_OK)
         return spw_ledger_error(err, db, rc, file, "reading its version");
     if (version == 0 && application == 0 && tables == 0) {
-        rc = make(db);
+        rc = bring_up(db, 0);
         return rc == SQLITE_OK ? SPW_STATUS_OK : spw_ledger_error(err, db, rc, file, "making its tables");
     }
     if (application != SPW_SCHEMA_APPLICATION)
@@ -205,7 +278,10 @@ enum spw_status spw_schema_ensure(sqlite3 *db, const char *file, struct spw_erro
             "%s: written by a newer spillwayd (schema %lld, this one knows %d); run that version, or "
             "name another file",
             file, version, SPW_SCHEMA_VERSION);
-    rc = version == SPW_SCHEMA_VERSION ? tables_are_there(db) : SQLITE_ERROR;
+    if (version >= 1 && version < SPW_SCHEMA_VERSION)
+        rc = bring_up(db, version);
+    if (rc == SQLITE_OK)
+        rc = version >= 1 ? tables_are_there(db) : SQLITE_ERROR;
     if (rc == SQLITE_ERROR)
         return spw_error_set(err, SPW_STATUS_CORRUPT, "%s: says schema %lld and lacks its tables", file,
                              version);

@@ -9,11 +9,12 @@
 
 #include "sidecar/obs/error.h"
 
-#define SPW_SCHEMA_VERSION 1
+#define SPW_SCHEMA_VERSION 2
 #define SPW_SCHEMA_APPLICATION                                                                               \
     0x53505731 /* "SPW1": PRAGMA application_id, so that no other database is taken for ours */
 
-/* Make the tables in an empty file, or check what a file has. VERSION_MISMATCH: a newer spillwayd wrote it. INVALID: it
+/* Make the tables in an empty file, bring those of an older version up to this one in place (one transaction, all or
+ * nothing), or check what a file has. VERSION_MISMATCH: a newer spillwayd wrote it. INVALID: it
  * belongs to another program. CORRUPT: it claims this version and lacks its tables. Otherwise SQLite's failure. */
 enum spw_status spw_schema_ensure(sqlite3 *db, const char *file, struct spw_error *err) SPW_WARN_UNUSED;
 

@@ -53,6 +53,7 @@
 
 #include "sidecar/obs/log.h"
 #include "sidecar/store/drain.h"
+#include "sidecar/store/job.h"
 #include "sidecar/store/reader.h"
 #include "sidecar/obs/utf8.h"
 
@@ -65,6 +66,10 @@
 #define CONSUMER_MAX_BYTES 63
 #define CORRUPT_MAX_COUNT  3
 #define DOUBT_EVERY_MS     60000
+#define JOBS_MAX_COUNT     64 /* in one commit */
+#define UNPLACED_AFTER_MS  INT64_C(86400000)
+#define GIVE_UP_EVERY_MS   10000
+#define GIVE_UP_MAX_COUNT  500 /* in one commit: cells wait meanwhile */
 
 struct map_entry {
     struct spw_map *map;
@@ -87,6 +92,8 @@ struct acknowledgement {
 struct spw_store {
     char *file;
     uint32_t poll_ms;
+    int64_t unplaced_after_ms;
+    struct spw_loop *loop;
     pthread_t thread;
 
     pthread_mutex_t mutex; /* guards what follows, up to the line */
@@ -96,6 +103,7 @@ struct spw_store {
     bool stop;
     struct map_entry maps[MAPS_MAX_COUNT];
     struct acknowledgement *asked;
+    struct spw_store_job *jobs, **jobs_end;
     struct spw_store_counts counts;
     bool doubted; /* a reader met damage */
     /* ---- the store thread's own ---- */
@@ -105,6 +113,7 @@ struct spw_store {
     uint32_t back_off_ms;   /* 0 = the last commit went through */
     int64_t try_at_ms;      /* CLOCK_MONOTONIC: not before */
     int64_t complained_ms;  /* when the last failure was logged */
+    int64_t give_up_at_ms;  /* not before: rows without an order */
     int64_t doubt_at_ms;    /* not before: reading the file whole takes long */
     uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
 
@@ -338,7 +347,7 @@ static int write_acknowledgement(struct spw_store *store, const struct acknowled
         return rc;
     sqlite3_stmt *statement = spw_ledger_prepare(
         &store->ledger, SPW_STATEMENT_ACKNOWLEDGE,
-        "INSERT INTO acknowledgements VALUES(?1,?2,?3) ON CONFLICT(consumer) DO UPDATE SET "
+        "INSERT INTO acknowledgements(consumer, sequence, acknowledged_unix_ms) VALUES(?1,?2,?3) ON CONFLICT(consumer) DO UPDATE SET "
         "sequence=excluded.sequence,"
         " acknowledged_unix_ms=excluded.acknowledged_unix_ms WHERE excluded.sequence>sequence");
     if (!statement)
@@ -391,6 +400,130 @@ static void serve_acknowledgements(struct spw_store *store)
         pthread_cond_broadcast(&store->news);
     }
     pthread_mutex_unlock(&store->mutex);
+}
+
+/* ---- jobs: many share a commit ---- */
+
+static struct spw_store_job *take_jobs(struct spw_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    struct spw_store_job *first = store->jobs, *last = first;
+    for (int i = 1; last && i < JOBS_MAX_COUNT && last->next; i++)
+        last = last->next;
+    if (last) {
+        store->jobs = last->next;
+        if (!store->jobs)
+            store->jobs_end = &store->jobs;
+        last->next = NULL;
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return first;
+}
+
+/* Each in its own savepoint: one that fails by itself takes nothing of the others with it. */
+static int run_job(struct spw_store *store, struct spw_store_job *job)
+{
+    struct spw_store_counts before = store->batch.counts;
+    int rc = spw_ledger_run(&store->ledger, SPW_STATEMENT_SAVE, "SAVEPOINT record");
+    job->error = (struct spw_error){0};
+    if (rc == SQLITE_OK)
+        rc = job->run(&store->batch, job);
+    if ((rc & 0xFF) == SQLITE_CONSTRAINT || (rc & 0xFF) == SQLITE_TOOBIG || (rc & 0xFF) == SQLITE_NOMEM) {
+        (void)spw_ledger_error(&job->error, store->ledger.db, rc, store->file, "a change of a row");
+        store->batch.counts = before;
+        rc = spw_ledger_run(&store->ledger, SPW_STATEMENT_BACK, "ROLLBACK TO record");
+    }
+    return rc == SQLITE_OK ? spw_ledger_run(&store->ledger, SPW_STATEMENT_RELEASE, "RELEASE record") : rc;
+}
+
+static void job_on_loop(struct spw_loop *loop, struct spw_loop_task *task)
+{
+    struct spw_store_job *job = task->owner;
+    (void)loop;
+    job->done(job);
+}
+
+static void finish_jobs(struct spw_store *store, struct spw_store_job *job)
+{
+    for (struct spw_store_job *next; job; job = next) {
+        next = job->next;
+        if (job->done) {
+            job->task = (struct spw_loop_task){.fn = job_on_loop, .owner = job};
+            spw_loop_post(store->loop, &job->task);
+            continue;
+        }
+        pthread_mutex_lock(&store->mutex);
+        job->finished = true;
+        pthread_cond_broadcast(&store->news);
+        pthread_mutex_unlock(&store->mutex);
+    }
+}
+
+/* What only asked costs no commit. */
+static enum spw_status run_jobs(struct spw_store *store, struct spw_store_job *jobs, struct spw_error *err)
+{
+    struct spw_store_counts counts;
+    if (!store->ledger.db)
+        return spw_error_set(err, SPW_STATUS_NOT_READY,
+                             "%s: the ledger is not open: its volume is full or read-only", store->file);
+    spw_store_counts(store, &counts);
+    int rc = spw_batch_begin(&store->batch, store->file, &counts);
+    int changes = sqlite3_total_changes(store->ledger.db);
+    for (struct spw_store_job *job = jobs; job && rc == SQLITE_OK; job = job->next)
+        rc = run_job(store, job);
+    if (rc == SQLITE_OK && sqlite3_total_changes(store->ledger.db) == changes) {
+        spw_ledger_roll_back(&store->ledger);
+        return SPW_STATUS_OK;
+    }
+    if (rc == SQLITE_OK)
+        rc = spw_ledger_commit(&store->ledger, &store->batch.counts);
+    if (rc != SQLITE_OK) {
+        enum spw_status status =
+            spw_ledger_error(err, store->ledger.db, rc, store->file, "a change of its rows");
+        spw_ledger_roll_back(&store->ledger);
+        commit_failed(store, rc);
+        return status;
+    }
+    publish_counts(store, &store->batch.counts);
+    note_success(store);
+    return SPW_STATUS_OK;
+}
+
+static void serve_jobs(struct spw_store *store)
+{
+    struct spw_store_job *jobs;
+    while ((jobs = take_jobs(store)) != NULL) {
+        struct spw_error err = {0};
+        enum spw_status status = run_jobs(store, jobs, &err);
+        for (struct spw_store_job *job = jobs; job && status != SPW_STATUS_OK; job = job->next)
+            job->error = err;
+        finish_jobs(store, jobs);
+    }
+}
+
+/* Quotes of which no order came in time. */
+static void give_up_rows(struct spw_store *store)
+{
+    uint32_t count = 0;
+    if (now_ms() < store->give_up_at_ms || !store->ledger.db || store->back_off_ms)
+        return;
+    struct spw_store_counts counts;
+    spw_store_counts(store, &counts);
+    int rc = spw_batch_begin(&store->batch, store->file, &counts);
+    if (rc == SQLITE_OK)
+        rc = spw_rows_give_up(&store->batch, store->unplaced_after_ms, GIVE_UP_MAX_COUNT, &count);
+    if (rc == SQLITE_OK && count == 0)
+        spw_ledger_roll_back(&store->ledger);
+    else if (rc == SQLITE_OK)
+        rc = spw_ledger_commit(&store->ledger, &store->batch.counts);
+    if (rc != SQLITE_OK) {
+        spw_ledger_roll_back(&store->ledger);
+        commit_failed(store, rc);
+        return;
+    }
+    publish_counts(store, &store->batch.counts);
+    if (count < GIVE_UP_MAX_COUNT) /* otherwise more at the next turn */
+        store->give_up_at_ms = now_ms() + GIVE_UP_EVERY_MS;
 }
 
 /* Nothing became ready since the last full look, as far as the writers' hint says. */
@@ -456,7 +589,7 @@ static void wait_for_work(struct spw_store *store)
 {
     int64_t until_ms = store->back_off_ms ? store->try_at_ms : now_ms() + store->poll_ms;
     struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-    while (!store->stop && !store->asked && !somebody_leaves(store) &&
+    while (!store->stop && !store->asked && !store->jobs && !somebody_leaves(store) &&
            !(store->woken && !store->back_off_ms)) {
         if (pthread_cond_timedwait(&store->work, &store->mutex, &until) != 0)
             break;
@@ -476,8 +609,10 @@ static void *main_of_thread(void *owner)
         bool due = last || somebody_leaves(store) || !store->back_off_ms || now_ms() >= store->try_at_ms;
         pthread_mutex_unlock(&store->mutex);
         serve_acknowledgements(store);
+        serve_jobs(store);
         if (due)
             turn(store, maps, last);
+        give_up_rows(store);
         pthread_mutex_lock(&store->mutex);
         if (settle_maps(store, maps))
             pthread_cond_broadcast(&store->news);
@@ -529,6 +664,9 @@ enum spw_status spw_store_open(const struct spw_store_options *options, struct s
                              "store: no memory to begin with: raise the container's memory limit");
     }
     store->poll_ms = options->poll_ms ? options->poll_ms : POLL_MS;
+    store->unplaced_after_ms = options->unplaced_after_ms ? options->unplaced_after_ms : UNPLACED_AFTER_MS;
+    store->loop = options->loop;
+    store->jobs_end = &store->jobs;
     store->maps[0].map = options->map;
     store->batch.ledger = &store->ledger;
     pthread_mutex_init(&store->mutex, NULL);
@@ -613,6 +751,27 @@ void spw_store_close(struct spw_store *store)
     destroy(store);
 }
 
+void spw_store_submit(struct spw_store *store, struct spw_store_job *job, spw_store_run_fn *run)
+{
+    job->run = run;
+    job->next = NULL;
+    job->finished = false;
+    pthread_mutex_lock(&store->mutex);
+    *store->jobs_end = job;
+    store->jobs_end = &job->next;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+}
+
+enum spw_status spw_store_wait(struct spw_store *store, struct spw_store_job *job)
+{
+    pthread_mutex_lock(&store->mutex);
+    while (!job->finished)
+        pthread_cond_wait(&store->news, &store->mutex);
+    pthread_mutex_unlock(&store->mutex);
+    return job->error.status;
+}
+
 void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
 {
     pthread_mutex_lock(&store->mutex);
@@ -676,4 +835,18 @@ enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consu
         pthread_cond_wait(&store->news, &store->mutex);
     pthread_mutex_unlock(&store->mutex);
     return ack.status;
+}
+
+enum spw_status spw_store_rows(struct spw_store *store, const struct spw_rows_filter *filter,
+                               uint64_t after_sequence, uint32_t max_count, spw_flag_fn *fn, void *owner,
+                               uint64_t *next_sequence, struct spw_error *err)
+{
+    return said(store, spw_reader_rows(&store->reader, store->file, filter, after_sequence, max_count, fn,
+                                       owner, next_sequence, err));
+}
+
+enum spw_status spw_store_history(struct spw_store *store, const char *flag_id, spw_history_fn *fn,
+                                  void *owner, struct spw_error *err)
+{
+    return said(store, spw_reader_history(&store->reader, store->file, flag_id, fn, owner, err));
 }

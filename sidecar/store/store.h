@@ -20,11 +20,14 @@
 
 struct spw_store;
 struct spw_map;
+struct spw_loop;
 
 struct spw_store_options {
     const char *file;
-    struct spw_map *map; /* whose cells are drained */
-    uint32_t poll_ms;    /* 0 = 20: how often cells are looked at without a wake */
+    struct spw_map *map;       /* whose cells are drained */
+    uint32_t poll_ms;          /* 0 = 20: how often cells are looked at without a wake */
+    int64_t unplaced_after_ms; /* 0 = 24 h: how long an order may be waited for */
+    struct spw_loop *loop;     /* where jobs are done (job.h); NULL = every caller waits */
 };
 
 /* Opens (or makes) the database and starts the thread. A damaged file is set aside under a new name, told, and a new
@@ -40,10 +43,79 @@ void spw_store_release_map(struct spw_store *store,
 /* Take what is READY, commit, stop the thread. */
 void spw_store_close(struct spw_store *store);
 
-/* A flag as it is exported. Borrowed for the time of the call.
- * PROVISIONAL: no order was placed from its quote. CONFIRMED: one or more stand. CANCELLED: all were cancelled.
- * SUPERSEDED: its order was placed again from another quote, which holds. */
-enum spw_flag_state { SPW_FLAG_PROVISIONAL, SPW_FLAG_CONFIRMED, SPW_FLAG_CANCELLED, SPW_FLAG_SUPERSEDED };
+/* What orders say of a flag. PROVISIONAL: no order was placed from its quote. CONFIRMED: one or more stand. CANCELLED:
+ * all were cancelled. SUPERSEDED: its order was placed again from another quote, which holds. ABANDONED: the caller said
+ * that no order will come, or it was an estimate that none came of in time. UNPLACED: it was answered for an order, and
+ * none came in time: perhaps somebody did not tell. An order that comes after all confirms either. */
+enum spw_flag_state {
+    SPW_FLAG_PROVISIONAL,
+    SPW_FLAG_CONFIRMED,
+    SPW_FLAG_CANCELLED,
+    SPW_FLAG_SUPERSEDED,
+    SPW_FLAG_ABANDONED,
+    SPW_FLAG_UNPLACED,
+    SPW_FLAG_STATES
+};
+const char *spw_flag_state_name(uint32_t state);
+
+/* What reconciliation says of a flag whose order stands (reconcile_rows.h). */
+enum spw_reconcile_state {
+    SPW_RECONCILE_NONE,    /* no order stands on it */
+    SPW_RECONCILE_PENDING, /* to be calculated again */
+    SPW_RECONCILE_NOISE,   /* no variance, or no more than rounding explains */
+    SPW_RECONCILE_ABSORBED_UNDER,
+    SPW_RECONCILE_OVER_REMIT,  /* over-collected: goes to the state */
+    SPW_RECONCILE_OVER_REFUND, /* over-collected: goes back to the customer */
+    SPW_RECONCILE_EXCEPTION,   /* for a person */
+    SPW_RECONCILE_RESOLVED,    /* by a person */
+    SPW_RECONCILE_STATES
+};
+const char *spw_reconcile_state_name(uint32_t state);
+
+/* How far the order is in the provider's own books. */
+enum spw_filing_state {
+    SPW_FILING_NONE,
+    SPW_FILING_NEEDED,
+    SPW_FILING_SENT,  /* perhaps arrived */
+    SPW_FILING_FILED, /* read back */
+    SPW_FILING_FAILED,
+    SPW_FILING_NOT_POSSIBLE, /* the provider has no form for it */
+    SPW_FILING_STATES
+};
+const char *spw_filing_state_name(uint32_t state);
+
+/* collected - live, in minor units, and what it is made of; the parts add up to it. */
+struct spw_variance {
+    int64_t live_tax_minor;
+    int64_t variance_minor;
+    int64_t rounding_noise_minor;
+    int64_t rate_minor;
+    int64_t base_minor;
+    int64_t nexus_minor;
+};
+
+#define SPW_DOCUMENT_BYTES 128
+#define SPW_NOTE_BYTES     512
+
+struct spw_reconciliation {
+    enum spw_reconcile_state state;
+    bool live_known;
+    struct spw_variance variance; /* when live_known */
+    uint32_t attempts;            /* to calculate, since it was last begun anew */
+    int64_t next_try_unix_ms;
+    const char *last_error;     /* "" = none */
+    int64_t reconciled_unix_ms; /* 0 = not yet */
+    enum spw_filing_state filing;
+    uint32_t filing_attempts;
+    int64_t filing_next_unix_ms; /* INT64_MAX = not by itself */
+    const char *filing_error;
+    const char *document_id; /* the provider's; "" = none */
+    const char *decision;    /* a person's, on an exception; "" = none */
+    const char *note;
+    const char *by;
+};
+
+/* A flag as it is exported. Borrowed for the time of the call. */
 struct spw_flag_row {
     uint64_t sequence; /* contiguous from 1, in commit order: completeness can be checked */
     enum spw_flag_state state;
@@ -61,6 +133,7 @@ struct spw_flag_row {
     int64_t placed_unix_ms;
     bool verified; /* account, source, rate and amounts agreed with the live tables when stored */
     const char *unverified_reason; /* "" when verified */
+    struct spw_reconciliation reconciliation;
 };
 typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false = stop */
 
@@ -89,7 +162,9 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
 
 struct spw_store_counts {
     uint64_t flags_count; /* stored, ever */
-    uint64_t by_state[4];
+    uint64_t by_state[SPW_FLAG_STATES];
+    uint64_t by_reconcile[SPW_RECONCILE_STATES];
+    uint64_t by_filing[SPW_FILING_STATES];
     uint64_t orders_placed_count;    /* orders ever placed, with or without a flag */
     uint64_t orders_cancelled_count; /* of them, now cancelled */
     uint64_t newest_sequence;

@@ -20,13 +20,19 @@
 struct kit {
     struct spw_fixture segment;
     struct spw_store *store;
+    int64_t unplaced_after_ms;
     char file[300];
 };
 
 static inline void kit_open(struct kit *kit)
 {
     struct spw_error err = {0};
-    struct spw_store_options options = {.file = kit->file, .map = &kit->segment.map, .poll_ms = 5};
+    /* Instants of tests are small numbers: nothing is given up for its age unless a test says so. */
+    struct spw_store_options options = {.file = kit->file,
+                                        .map = &kit->segment.map,
+                                        .poll_ms = 5,
+                                        .unplaced_after_ms =
+                                            kit->unplaced_after_ms ? kit->unplaced_after_ms : INT64_MAX / 2};
     if (spw_store_open(&options, &kit->store, &err) != SPW_STATUS_OK)
         fail_msg("%s", err.text);
 }
