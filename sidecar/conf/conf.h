@@ -21,12 +21,22 @@
 #define SPW_CONF_STATES_MAX_COUNT       64u
 #define SPW_CONF_TAX_CODES_MAX_COUNT    128u
 #define SPW_CONF_RATE_FILES_MAX_COUNT   16u
+#define SPW_CONF_ROUTES_MAX_COUNT       32u /* of one account with provider http */
 #define SPW_PATH_BYTES                  256u
 
 /* tokens_count per period_ns: "100/s" = {100, 1e9}; "7/min", "1/d", "0/s" (never). Exact, never a float. */
 struct spw_rate {
     uint64_t tokens_count;
     uint64_t period_ns;
+};
+
+/* What a bare number in a reset header means where the number alone cannot tell. */
+enum spw_reset_unit {
+    SPW_RESET_AUTO, /* below 1e9 seconds from now, below 1e12 epoch seconds, from there epoch milliseconds */
+    SPW_RESET_DELTA_S,
+    SPW_RESET_DELTA_MS,
+    SPW_RESET_EPOCH_S,
+    SPW_RESET_EPOCH_MS
 };
 
 enum spw_class { SPW_CLASS_CHECKOUT, SPW_CLASS_BATCH };
@@ -61,6 +71,12 @@ struct spw_conf_secret {
     char env[SPW_NAME_BYTES];
 };
 
+/* A request that may carry the credential of an account with provider http. */
+struct spw_conf_route {
+    char method[8]; /* "GET", ... */
+    char path[128]; /* from the root; a segment "*" is any one segment */
+};
+
 struct spw_conf_account {
     char name[SPW_NAME_BYTES];
     char provider[SPW_NAME_BYTES]; /* "taxcloud", ... : a profile's name */
@@ -68,7 +84,14 @@ struct spw_conf_account {
     bool allow_plain_http;
     char ca_file[SPW_PATH_BYTES];    /* "" = the system's */
     char connection[SPW_NAME_BYTES]; /* TaxCloud's connection id */
-    struct spw_conf_secret api_key;
+    char company[SPW_NAME_BYTES];    /* AvaTax's company code */
+    struct spw_conf_secret user;     /* both "" = the credential has one part */
+    struct spw_conf_secret api_key;  /* the password where there is a user */
+    char
+        credential_header[SPW_NAME_BYTES]; /* provider http: "Authorization: Bearer" (default), "X-API-Key" */
+    uint32_t routes_count;                 /* provider http */
+    struct spw_conf_route routes[SPW_CONF_ROUTES_MAX_COUNT];
+    enum spw_reset_unit reset_unit; /* default auto */
     struct spw_conf_limit limit;
     uint32_t header_buffer_ppm; /* default 150,000 (15 %), 0..500,000 */
     uint32_t batch_reserve_ppm; /* share of the burst class batch must leave; default 100,000 */

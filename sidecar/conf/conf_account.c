@@ -52,6 +52,8 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
                                  struct spw_conf_account *out)
 {
     const char *url = in->url ? in->url : out->url;
+    if (!url[0])
+        return spw_check_fault(c, "url", "is missing: provider %s has none of its own", out->provider);
     out->allow_plain_http = in->has_allow_plain_http && in->allow_plain_http;
     bool https = !strncmp(url, "https://", 8), http = !strncmp(url, "http://", 7);
     if (!https && !http)
@@ -89,6 +91,108 @@ static bool needs_connection(const struct spw_profile *profile)
     return false;
 }
 
+static enum spw_status check_connection(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                        const struct spw_profile *profile, struct spw_conf_account *out)
+{
+    bool needed = needs_connection(profile);
+    if (needed && !in->connection)
+        return spw_check_fault(c, "connection",
+                               "is missing: copy the connection's id from the provider's settings");
+    if (!needed && in->connection)
+        return spw_check_fault(c, "connection", "is not used by provider %s: remove it", out->provider);
+    if (needed && strchr(in->connection, '.'))
+        return spw_check_fault(c, "connection", "is no connection id: write letters, digits, '-' and '_'");
+    return spw_check_name(c, "connection", in->connection, out->connection, sizeof out->connection);
+}
+
+static enum spw_status check_company(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                     const struct spw_profile *profile, struct spw_conf_account *out)
+{
+    if (profile->has_company && !in->company)
+        return spw_check_fault(c, "company",
+                               "is missing: write the company code, as the provider's settings show it");
+    if (!profile->has_company && in->company)
+        return spw_check_fault(c, "company", "is not used by provider %s: remove it", out->provider);
+    return spw_check_name(c, "company", in->company, out->company, sizeof out->company);
+}
+
+/* "POST /v1/charges" */
+static enum spw_status read_route(struct spw_check *c, const char *field, const char *text,
+                                  struct spw_conf_route *out)
+{
+    static const char *const METHODS[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
+    const char *blank = strchr(text, ' ');
+    size_t bytes = blank ? (size_t)(blank - text) : 0;
+    for (size_t i = 0; i < sizeof METHODS / sizeof METHODS[0]; i++)
+        if (bytes && bytes == strlen(METHODS[i]) && memcmp(text, METHODS[i], bytes) == 0)
+            memcpy(out->method, text, bytes + 1);
+    if (!blank || !out->method[0])
+        return spw_check_fault(
+            c, field,
+            "must begin with GET, HEAD, POST, PUT, PATCH or DELETE and one blank: write it as POST "
+            "/v1/charges");
+    out->method[bytes] = 0;
+    const char *path = blank + 1;
+    if (!spw_profile_path_is_plain(path))
+        return spw_check_fault(
+            c, field,
+            "has a path that is not plain: begin with '/', no query, no '..', no '%%'; a segment * stands "
+            "for any one segment");
+    if (strlen(path) >= sizeof out->path)
+        return spw_check_fault(c, field, "has a path of %zu bytes: at most %zu", strlen(path),
+                               sizeof out->path - 1);
+    memcpy(out->path, path, strlen(path) + 1);
+    return SPW_STATUS_OK;
+}
+
+/* A header's name, or a name and a scheme: "Authorization: Bearer". */
+static enum spw_status check_credential_header(struct spw_check *c, const char *text,
+                                               struct spw_conf_account *out)
+{
+    static const char TOKEN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    if (!text)
+        return SPW_STATUS_OK;
+    size_t bytes = strspn(text, TOKEN);
+    const char *rest = text + bytes;
+    if (rest[0] == ':' && rest[1] == ' ' && rest[2])
+        rest += 2 + strspn(rest + 2, TOKEN);
+    if (!bytes || *rest)
+        return spw_check_fault(
+            c, "credential_header",
+            "is no header: write a name, as X-API-Key, or a name and a scheme, as Authorization: Bearer");
+    return spw_check_text(c, "credential_header", text, out->credential_header,
+                          sizeof out->credential_header);
+}
+
+/* What only provider http has: its requests are not known beforehand. */
+static enum spw_status check_routes(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                    const struct spw_profile *profile, struct spw_conf_account *out)
+{
+    if (profile->is_tax && in->n_routes)
+        return spw_check_fault(c, "routes", "belongs to provider http; %s has its own: remove it",
+                               out->provider);
+    if (profile->is_tax && in->credential_header)
+        return spw_check_fault(c, "credential_header", "belongs to provider http; %s has its own: remove it",
+                               out->provider);
+    if (profile->is_tax)
+        return SPW_STATUS_OK;
+    if (!in->n_routes)
+        return spw_check_fault(c, "routes",
+                               "is missing: list what the credential may be used for, as [POST /v1/charges]");
+    if (in->n_routes > SPW_CONF_ROUTES_MAX_COUNT)
+        return spw_check_fault(c, "routes", "has %zu entries: at most %u", in->n_routes,
+                               SPW_CONF_ROUTES_MAX_COUNT);
+    for (size_t i = 0; i < in->n_routes; i++) {
+        char field[32];
+        snprintf(field, sizeof field, "routes[%zu]", i);
+        enum spw_status status = read_route(c, field, in->routes[i], &out->routes[i]);
+        if (status)
+            return status;
+        out->routes_count++;
+    }
+    return check_credential_header(c, in->credential_header, out);
+}
+
 /* Also takes over the profile's url, which the account's own replaces. */
 static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__AccountConfig *in,
                                       struct spw_conf_account *out)
@@ -105,17 +209,12 @@ static enum spw_status check_provider(struct spw_check *c, const Spillway__V1__A
                                spw_text_show(out->provider, strlen(out->provider), shown),
                                spw_profile_names());
     }
-    bool needed = needs_connection(profile);
-    if (needed && !in->connection)
-        return spw_check_fault(c, "connection",
-                               "is missing: copy the connection's id from the provider's settings");
-    if (!needed && in->connection)
-        return spw_check_fault(c, "connection", "is not used by provider %s: remove it", out->provider);
-    if (needed && strchr(in->connection, '.'))
-        return spw_check_fault(c, "connection", "is no connection id: write letters, digits, '-' and '_'");
-    status = spw_check_text(c, "url", profile->default_url, out->url, sizeof out->url);
-    return status ? status
-                  : spw_check_name(c, "connection", in->connection, out->connection, sizeof out->connection);
+    status = check_connection(c, in, profile, out);
+    if (!status)
+        status = check_company(c, in, profile, out);
+    if (!status)
+        status = check_routes(c, in, profile, out);
+    return status ? status : spw_check_text(c, "url", profile->default_url, out->url, sizeof out->url);
 }
 
 /* --- secrets ------------------------------------------------------------------------------------------------ */
@@ -147,9 +246,14 @@ static enum spw_status check_secret_bytes(struct spw_check *c, const char *field
                            SPW_CONF_SECRET_MAX_BYTES);
 }
 
-static enum spw_status check_secret_file(struct spw_check *c, const char *file)
+/* The names of the two keys that may tell a secret, and what they say. */
+struct secret_keys {
+    const char *file_field, *env_field;
+    const char *file, *env;
+};
+
+static enum spw_status check_secret_file(struct spw_check *c, const char *field, const char *file)
 {
-    static const char field[] = "credentials.api_key_file";
     char bytes[SPW_CONF_SECRET_MAX_BYTES + 3]; /* a line's end may follow */
     enum spw_status status = spw_check_readable(c, field, file);
     if (status || !c->references)
@@ -163,34 +267,73 @@ static enum spw_status check_secret_file(struct spw_check *c, const char *file)
     return status;
 }
 
-static enum spw_status check_secret(struct spw_check *c, const Spillway__V1__CredentialsConfig *in,
+static enum spw_status check_secret(struct spw_check *c, const struct secret_keys *in,
                                     struct spw_conf_secret *out)
 {
-    if (!in)
-        return spw_check_fault(c, "credentials",
-                               "is missing: write {api_key_file: /path} or {api_key_env: NAME}");
-    if (in->api_key_file && in->api_key_env)
-        return spw_check_fault(c, "credentials", "names both api_key_file and api_key_env: keep one");
-    if (in->api_key_file) {
-        enum spw_status status =
-            spw_check_path(c, "credentials.api_key_file", in->api_key_file, out->file, sizeof out->file);
-        return status ? status : check_secret_file(c, out->file);
+    if (in->file && in->env)
+        return spw_check_fault(c, "credentials", "names both %s and %s: keep one",
+                               in->file_field + strlen("credentials."),
+                               in->env_field + strlen("credentials."));
+    if (in->file) {
+        enum spw_status status = spw_check_path(c, in->file_field, in->file, out->file, sizeof out->file);
+        return status ? status : check_secret_file(c, in->file_field, out->file);
     }
-    if (!is_variable_name(in->api_key_env))
-        return spw_check_fault(c, "credentials.api_key_env",
+    if (!is_variable_name(in->env))
+        return spw_check_fault(c, in->env_field,
                                "is no name of an environment variable: write its name, never the key itself");
-    enum spw_status status =
-        spw_check_text(c, "credentials.api_key_env", in->api_key_env, out->env, sizeof out->env);
+    enum spw_status status = spw_check_text(c, in->env_field, in->env, out->env, sizeof out->env);
     if (status || !c->references)
         return status;
     const char *value = getenv(out->env);
     if (!value || !value[0])
         return spw_check_fault(
-            c, "credentials.api_key_env",
+            c, in->env_field,
             "names an environment variable that is not set: set it in the sidecar's container");
     size_t count = strlen(value); /* a variable's value is used as it is: a line's end in it is a fault */
     bool whole = spw_conf_secret_bytes(value, count) == count;
-    return check_secret_bytes(c, "credentials.api_key_env", value, whole ? count : 0);
+    return check_secret_bytes(c, in->env_field, value, whole ? count : 0);
+}
+
+/* One key, or where the provider has two parts a user name and a password. */
+static enum spw_status check_credentials(struct spw_check *c, const Spillway__V1__CredentialsConfig *in,
+                                         const struct spw_profile *profile, struct spw_conf_account *out)
+{
+    if (!in)
+        return spw_check_fault(c, "credentials",
+                               profile->has_user
+                                   ? "is missing: write {username_file: /path, password_file: /path}, or "
+                                     "{api_key_file: /path} for a bearer token"
+                                   : "is missing: write {api_key_file: /path} or {api_key_env: NAME}");
+    struct secret_keys key = {"credentials.api_key_file", "credentials.api_key_env", in->api_key_file,
+                              in->api_key_env};
+    struct secret_keys user = {"credentials.username_file", "credentials.username_env", in->username_file,
+                               in->username_env};
+    struct secret_keys password = {"credentials.password_file", "credentials.password_env", in->password_file,
+                                   in->password_env};
+    bool has_key = key.file || key.env, has_user = user.file || user.env,
+         has_password = password.file || password.env;
+    if ((has_user || has_password) && !profile->has_user)
+        return spw_check_fault(c, "credentials",
+                               "has a user name or password: provider %s takes {api_key_file: /path} alone",
+                               out->provider);
+    if (has_key && (has_user || has_password))
+        return spw_check_fault(c, "credentials", "has a key and a user name or password: keep one kind");
+    if (!has_key && !has_user && !has_password)
+        return spw_check_fault(c, "credentials", "is empty: name the file or variable with the secret");
+    if (has_user != has_password)
+        return spw_check_fault(c, "credentials", "has %s alone: a user name and a password belong together",
+                               has_user ? "a user name" : "a password");
+    if (has_key)
+        return check_secret(c, &key, &out->api_key);
+    enum spw_status status = check_secret(c, &user, &out->user);
+    return status ? status : check_secret(c, &password, &out->api_key);
+}
+
+static void take_rate_headers(const Spillway__V1__RateHeadersConfig *in, struct spw_conf_account *out)
+{
+    static const enum spw_reset_unit UNITS[] = {SPW_RESET_AUTO,     SPW_RESET_AUTO,    SPW_RESET_DELTA_S,
+                                                SPW_RESET_DELTA_MS, SPW_RESET_EPOCH_S, SPW_RESET_EPOCH_MS};
+    out->reset_unit = UNITS[in && in->has_reset_unit ? in->reset_unit : 0];
 }
 
 /* --- limit and breaker -------------------------------------------------------------------------------------- */
@@ -321,7 +464,7 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
     if (!status)
         status = check_url(c, in, out);
     if (!status)
-        status = check_secret(c, in->credentials, &out->api_key);
+        status = check_credentials(c, in->credentials, spw_profile_find(out->provider), out);
     if (!status)
         status = check_limit(c, in->limit, &out->limit);
     if (!status)
@@ -338,5 +481,6 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
                                     &out->deadline_ms);
     if (!status)
         status = check_breaker(c, in->breaker, &out->breaker);
+    take_rate_headers(in->rate_headers, out);
     return status ? status : check_integrations(c, in, out);
 }

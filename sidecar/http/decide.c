@@ -36,7 +36,7 @@ struct account {
     const struct spw_conf_account *conf;
     const struct spw_profile *profile;
     struct spw_http_client *client;
-    struct spw_secret secret;
+    struct spw_secret user, secret;
     struct spw_decider_counters counters;
 };
 
@@ -218,7 +218,7 @@ static void read_signals(struct spw_job *job, const struct spw_http_response *re
 {
     struct spw_signals signals;
     spw_signals_read(end->outcome, response->status, response->headers, response->headers_bytes,
-                     job->account->conf->header_buffer_ppm, spw_wall_ms(), now_of(job), &signals);
+                     job->account->conf, spw_wall_ms(), now_of(job), &signals);
     if (signals.has_evidence)
         spw_state_evidence_set(job->decider->options.state, job->account_index, &signals.evidence);
     *end = signals.end;
@@ -462,12 +462,14 @@ static enum spw_status normalise(struct spw_job *job, struct spw_error *err)
 
 static enum spw_status build_call(struct spw_job *job, struct spw_error *err)
 {
-    const char *secret = spw_secret_get(&job->account->secret, now_of(job));
-    if (!secret)
-        return SPW_STATUS_OK; /* said in the log; the quote falls back */
     const struct spw_conf_account *conf = job->account->conf;
+    bool has_user = conf->user.file[0] || conf->user.env[0];
+    const char *user = has_user ? spw_secret_get(&job->account->user, now_of(job)) : "";
+    const char *secret = spw_secret_get(&job->account->secret, now_of(job));
+    if (!secret || !user)
+        return SPW_STATUS_OK; /* said in the log; the quote falls back */
     const struct spw_profile *profile = job->account->profile;
-    struct spw_credential credential = {.user = "", .secret = secret};
+    struct spw_credential credential = {.user = user, .secret = secret, .header = conf->credential_header};
     enum spw_status status =
         profile->build(&job->request, conf, &credential, job->result.decision_id, &job->call, err);
     /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
@@ -562,6 +564,7 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
         struct account *a = &d->accounts[i];
         a->conf = &options->conf->accounts[i];
         a->profile = spw_profile_find(a->conf->provider);
+        spw_secret_init(&a->user, &a->conf->user);
         spw_secret_init(&a->secret, &a->conf->api_key);
         struct spw_http_client_options http;
         memset(&http, 0, sizeof http);
@@ -585,6 +588,7 @@ void spw_decider_destroy(struct spw_decider *decider)
         return;
     for (uint32_t i = 0; i < decider->options.conf->accounts_count; i++) {
         spw_http_client_destroy(decider->accounts[i].client);
+        spw_secret_clean_up(&decider->accounts[i].user);
         spw_secret_clean_up(&decider->accounts[i].secret);
     }
     free(decider);

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sidecar/provider/taxcloud.h"
+#include "sidecar/provider/profiles.h"
 
-static const struct spw_profile *const profiles[] = {&spw_profile_taxcloud};
-#define PROFILE_NAMES "taxcloud"
+static const struct spw_profile *const profiles[] = {&spw_profile_taxcloud, &spw_profile_http};
+#define PROFILE_NAMES "taxcloud, http"
 
 const struct spw_profile *spw_profile_find(const char *name)
 {
@@ -27,7 +27,7 @@ const char *spw_profile_names(void)
 
 /* A path that two servers could read in two ways is no path of ours: the caller has decoded once, so what still
  * looks encoded, parent-like, or like an authority, query or fragment is refused whole. */
-static bool path_is_plain(const char *path)
+bool spw_profile_path_is_plain(const char *path)
 {
     if (path[0] != '/')
         return false; /* also the absolute form "https://..." and "*" */
@@ -50,8 +50,13 @@ static size_t segment_bytes(const char *text)
     return strcspn(text, "/");
 }
 
+static bool segment_is(const char *text, size_t bytes, const char *word)
+{
+    return bytes == strlen(word) && memcmp(text, word, bytes) == 0;
+}
+
 /* pattern "/tax/connections/{connectionId}/carts/ *" against path, segment by segment. */
-static bool path_matches(const char *pattern, const char *path, const char *connection)
+static bool path_matches(const char *pattern, const char *path, const struct spw_conf_account *account)
 {
     while (*pattern == '/' && *path == '/') {
         pattern++;
@@ -60,31 +65,52 @@ static bool path_matches(const char *pattern, const char *path, const char *conn
         size_t have = segment_bytes(path);
         if (have == 0)
             return false;
-        if (want == strlen("{connectionId}") && memcmp(pattern, "{connectionId}", want) == 0) {
-            if (have != strlen(connection) || memcmp(path, connection, have) != 0)
-                return false;
-        } else if (!(want == 1 && *pattern == '*')) {
-            if (have != want || memcmp(path, pattern, have) != 0)
-                return false;
-        }
+        bool fits;
+        if (segment_is(pattern, want, "{connectionId}"))
+            fits = segment_is(path, have, account->connection);
+        else if (segment_is(pattern, want, "{company}"))
+            fits = segment_is(path, have, account->company);
+        else
+            fits = segment_is(pattern, want, "*") || (have == want && memcmp(path, pattern, have) == 0);
+        if (!fits)
+            return false;
         pattern += want;
         path += have;
     }
     return *pattern == 0 && *path == 0;
 }
 
+/* An account with provider http lists its own routes. What such a request does is not known, so none may be answered
+ * from a cache, queued or repeated: all are READ, which is passed or refused. */
+static const struct spw_route *configured_route(const struct spw_conf_account *account, const char *method,
+                                                const char *path)
+{
+    static const struct spw_route found[] = {{"GET", "/", SPW_ROUTE_READ},   {"HEAD", "/", SPW_ROUTE_READ},
+                                             {"POST", "/", SPW_ROUTE_READ},  {"PUT", "/", SPW_ROUTE_READ},
+                                             {"PATCH", "/", SPW_ROUTE_READ}, {"DELETE", "/", SPW_ROUTE_READ}};
+    for (uint32_t i = 0; i < account->routes_count && i < SPW_CONF_ROUTES_MAX_COUNT; i++) {
+        if (strcmp(account->routes[i].method, method) != 0 ||
+            !path_matches(account->routes[i].path, path, account))
+            continue;
+        for (size_t k = 0; k < sizeof found / sizeof found[0]; k++)
+            if (strcmp(found[k].method, method) == 0)
+                return &found[k];
+    }
+    return NULL;
+}
+
 const struct spw_route *spw_profile_route(const struct spw_profile *profile,
                                           const struct spw_conf_account *account, const char *method,
                                           const char *path)
 {
-    if (!profile || !account || !method || !path || !path_is_plain(path))
+    if (!profile || !account || !method || !path || !spw_profile_path_is_plain(path))
         return NULL;
     for (size_t i = 0; i < profile->routes_count; i++) {
         const struct spw_route *route = &profile->routes[i];
-        if (strcmp(route->method, method) == 0 && path_matches(route->path, path, account->connection))
+        if (strcmp(route->method, method) == 0 && path_matches(route->path, path, account))
             return route;
     }
-    return NULL;
+    return profile->is_tax ? NULL : configured_route(account, method, path);
 }
 
 void spw_call_clean_up(struct spw_call *call)

@@ -36,6 +36,7 @@ void spw_call_clean_up(struct spw_call *call);
 struct spw_credential {
     const char *user; /* "" unless the provider asks for two parts (AvaTax) */
     const char *secret;
+    const char *header; /* account.credential_header ("X-API-Key"); NULL or "" = the profile's own */
 };
 
 /* ---- what a provider's own requests are ---- */
@@ -44,7 +45,7 @@ enum spw_route_kind {
     SPW_ROUTE_CALCULATE, /* asks for tax: may be answered from the cache */
     SPW_ROUTE_RECORD, /* puts a sale into the books, or changes or voids one: passed or queued, never faked */
     SPW_ROUTE_REFUND, /* the same for a refund */
-    SPW_ROUTE_READ,   /* looks something up: passed or refused */
+    SPW_ROUTE_READ,   /* looks something up, or is none of the above: passed or refused */
     SPW_ROUTE_PING
 };
 /* One method and path the account's credential may be used for. In path a segment "*" is any one segment,
@@ -95,9 +96,10 @@ struct spw_answer {
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
     uint32_t jurisdictions_count; /* 0 where the provider does not split */
     struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
-    uint32_t rate_ppb; /* combined rate of the first taxed line; 0 = not known */
-    char *error_json;  /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
-    char detail[160];  /* BROKEN, ERROR: why, in words */
+    uint32_t rate_ppb;                     /* combined rate of the first taxed line; 0 = not known */
+    char calculation[SPW_CALLER_ID_BYTES]; /* the provider's own id of it (Stripe); "" = it has none */
+    char *error_json; /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
+    char detail[160]; /* BROKEN, ERROR: why, in words */
 };
 void spw_answer_clean_up(struct spw_answer *answer);
 
@@ -114,7 +116,12 @@ struct spw_rate_signals {
      * clock that is wrong does not move it; one that is past is 0. These are what a gate is shut by. */
     uint64_t reset_in_ms;
     uint64_t retry_in_ms;
+    /* The same two instants as they were written, where a header has digits below the millisecond: for people. */
+    int64_t reset_unix_us;
+    int64_t retry_unix_us;
     const char *dialect; /* static text: the family limit and remaining were read from; "" = none */
+    /* Static texts: by which rule of headers.c each value was read; "" = it was not. */
+    const char *limit_rule, *remaining_rule, *reset_rule, *window_rule, *retry_rule;
 };
 
 /* ---- the pass-through door: the provider's own requests and answers ---- */
@@ -209,6 +216,11 @@ struct spw_profile {
     /* Read the answer to it. Pure over (status, headers, body). */
     void (*read)(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                  size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
+    /* What an answer to any request of the provider's says about its limits and health: kind, throttle and detail,
+     * and nothing else of *out. route NULL = not known. A 2xx of a calculation that is no calculation is BROKEN. For
+     * requests that are passed through: read knows only the answers to what build has built. */
+    void (*judge)(const struct spw_route *route, uint32_t status, const char *headers, size_t headers_bytes,
+                  const char *body, size_t body_bytes, struct spw_answer *out);
     /* Several quotes in one call; keys[i] is the idempotency key of quotes[i]. out[i] belongs to quotes[i]. */
     enum spw_status (*build_batch)(const struct spw_quote_request *const *quotes, size_t count,
                                    const struct spw_conf_account *account,
@@ -235,7 +247,8 @@ struct spw_profile {
     /* The provider's own error envelope; status 429 is its rate-limit error. message is for the developer. */
     enum spw_status (*native_error)(uint32_t status, const char *message, struct spw_native_answer *out,
                                     struct spw_error *err);
-    /* The document a record, refund or read names (a fallback's id among them); false = none. */
+    /* The document a record, refund or read names; false = none. A fallback's id comes back as its quote_id ("sq_..."),
+     * whatever form native_fallback gave it in the provider's answer. */
     bool (*native_document)(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
 
     enum spw_status (*book)(const struct spw_booking *booking, const struct spw_conf_account *account,
@@ -259,19 +272,12 @@ struct spw_profile {
 const struct spw_profile *spw_profile_find(const char *name);
 /* "taxcloud, ..." for error texts. */
 const char *spw_profile_names(void);
+/* Can two servers read this decoded path in one way only? */
+bool spw_profile_path_is_plain(const char *path);
 /* The route of this method + decoded path for this account; NULL = not allowed. */
 const struct spw_route *spw_profile_route(const struct spw_profile *profile,
                                           const struct spw_conf_account *account, const char *method,
                                           const char *path);
-
-/* What a bare number in a reset header means where the number alone cannot tell. */
-enum spw_reset_unit {
-    SPW_RESET_AUTO, /* below 1e9 seconds from now, below 1e12 epoch seconds, from there epoch milliseconds */
-    SPW_RESET_DELTA_S,
-    SPW_RESET_DELTA_MS,
-    SPW_RESET_EPOCH_S,
-    SPW_RESET_EPOCH_MS
-};
 
 struct spw_headers_options {
     enum spw_reset_unit reset_unit;

@@ -57,17 +57,19 @@ static bool below_buffer(const struct spw_rate_signals *s, uint32_t header_buffe
 }
 
 void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *headers, size_t headers_bytes,
-                      uint32_t header_buffer_ppm, int64_t wall_ms, uint64_t now_ns, struct spw_signals *out)
+                      const struct spw_conf_account *account, int64_t wall_ms, uint64_t now_ns,
+                      struct spw_signals *out)
 {
     struct spw_rate_signals s;
     memset(out, 0, sizeof *out);
     out->end.outcome = outcome;
-    spw_headers_read(headers, headers_bytes, status, wall_ms, &s);
+    struct spw_headers_options options = {.reset_unit = account->reset_unit};
+    spw_headers_read_as(headers, headers_bytes, status, wall_ms, &options, &s);
     take_evidence(&s, status, now_ns, out);
     if (outcome == SPW_OUTCOME_THROTTLED)
         shut_gate(&out->end, s.has_retry || s.has_reset, s.has_retry ? s.retry_in_ms : s.reset_in_ms,
                   s.has_retry ? SPW_GATE_RETRY_AFTER : SPW_GATE_RESET, SPW_GATE_UNKNOWN_429, now_ns);
-    else if (outcome == SPW_OUTCOME_OK && below_buffer(&s, header_buffer_ppm))
+    else if (outcome == SPW_OUTCOME_OK && below_buffer(&s, account->header_buffer_ppm))
         shut_gate(&out->end, s.has_reset, s.reset_in_ms, SPW_GATE_BUFFER_RESET, SPW_GATE_UNKNOWN_BUFFER,
                   now_ns);
     else if (outcome == SPW_OUTCOME_OK)

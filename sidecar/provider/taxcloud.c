@@ -1,10 +1,6 @@
-/* taxcloud.c: building calls to TaxCloud's API v3: the cart calculation and the ping.
+/* taxcloud.c: building calls to TaxCloud's API v3: cart calculations, ping, and orders for the books.
  *
  * Owns: the profile's data and the request's form. Called by: http/decide.c through the profile. Thread: any; pure.
- *
- * Money goes out as JSON numbers of price and quantity. jansson prints a double; a whole number of cents divided by
- * 100 is the double nearest to that decimal, and "%.15g" prints every decimal of at most 15 digits back as it was
- * (DBL_DIG), so 3998 cents leave as 39.98. Larger amounts are refused rather than printed inexactly.
  */
 #include "sidecar/provider/taxcloud.h"
 
@@ -14,16 +10,12 @@
 
 #include <jansson.h>
 
-#include "shm/spw_text.h"
 #include "sidecar/provider/decimal.h"
+#include "sidecar/provider/wire.h"
 
-/* TaxCloud's code for shipping charged separately from the goods. */
-#define TIC_SHIPPING   11010
 #define TIC_GENERAL    0
 #define TIC_DIGITS_MAX 6u
-#define EXACT_MAX      999999999999999 /* 15 digits: what a double carries exactly as decimal text */
-#define JSON_STYLE     (JSON_COMPACT | JSON_REAL_PRECISION(15))
-#define MICRO          1000000
+#define CARTS_MAX      20u /* in one call; TaxCloud names no number, its own guides send a handful */
 
 #define TAX "/tax/connections/{connectionId}"
 static const struct spw_route routes[] = {
@@ -39,26 +31,12 @@ static const struct spw_route routes[] = {
     {"POST", "/tax/tic/search", SPW_ROUTE_READ},
 };
 
-static enum spw_status no_memory(struct spw_error *err)
-{
-    return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                         "taxcloud: no memory for the call; raise the memory limit");
-}
-
-static enum spw_status add_header(struct spw_call *call, struct spw_error *err, const char *name,
-                                  const char *value)
-{
-    char *line = NULL;
-    if (asprintf(&line, "%s: %s", name, value) < 0)
-        return no_memory(err);
-    call->headers[call->header_count++] = line;
-    return SPW_STATUS_OK;
-}
-
-static enum spw_status check_account(const struct spw_conf_account *account, const char *secret,
-                                     struct spw_error *err)
+static enum spw_status open_call(const struct spw_conf_account *account,
+                                 const struct spw_credential *credential, const char *method,
+                                 const char *tail, struct spw_call *call, struct spw_error *err)
 {
     const char *connection = account->connection;
+    memset(call, 0, sizeof *call);
     if (!connection[0])
         return spw_error_set(
             err, SPW_STATUS_INVALID,
@@ -73,48 +51,14 @@ static enum spw_status check_account(const struct spw_conf_account *account, con
                 "accounts.%s.connection: only letters, digits, '-' and '_' may stand in a connection "
                 "id; copy it from TaxCloud without anything around it",
                 account->name);
-    if (!secret || !secret[0])
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "accounts.%s.credentials: the key is empty; put it into the file or "
-                             "variable named there",
-                             account->name);
-    for (const char *p = secret; *p; p++)
-        if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
-            return spw_error_set(
-                err, SPW_STATUS_INVALID,
-                "accounts.%s.credentials: the key holds a blank, line break or other byte that cannot go "
-                "into a header; store the key alone",
-                account->name);
-    return SPW_STATUS_OK;
+    return spw_wire_open(&spw_profile_taxcloud, account, credential, method, call, err,
+                         "/tax/connections/%s/%s", connection, tail);
 }
 
-/* URL, common headers and, last, the credential. */
-static enum spw_status open_call(const struct spw_conf_account *account, const char *secret,
-                                 const char *method, const char *tail, struct spw_call *call,
-                                 struct spw_error *err)
+static char *authorize(const struct spw_credential *credential)
 {
-    memset(call, 0, sizeof *call);
-    enum spw_status status = check_account(account, secret, err);
-    if (status)
-        return status;
-    const char *base = account->url[0] ? account->url : spw_profile_taxcloud.default_url;
-    size_t base_bytes = strlen(base);
-    while (base_bytes > 0 && base[base_bytes - 1] == '/')
-        base_bytes--;
-    call->method = method;
-    if (asprintf(&call->url, "%.*s/tax/connections/%s/%s", (int)base_bytes, base, account->connection, tail) <
-        0) {
-        call->url = NULL;
-        return no_memory(err);
-    }
-    status = add_header(call, err, "Accept", "application/json");
-    if (!status && strcmp(method, "POST") == 0)
-        status = add_header(call, err, "Content-Type", "application/json");
-    if (!status)
-        status = add_header(call, err, "X-API-KEY", secret);
-    if (status)
-        spw_call_clean_up(call);
-    return status;
+    char *line = NULL;
+    return asprintf(&line, "X-API-KEY: %s", credential->secret) < 0 ? NULL : line;
 }
 
 static bool is_digits(const char *text, size_t bytes)
@@ -142,61 +86,53 @@ static enum spw_status read_tic(const char *place, const char *tax_code, int fal
     return SPW_STATUS_OK;
 }
 
-/* One line item. TaxCloud wants price and quantity; we hold the extended amount. When the price per piece is not a
- * whole number of minor units, one piece at the extended amount is sent: the taxable amount stays exact. */
-static enum spw_status add_item(json_t *items, const char *place, size_t index, const char *id,
-                                int64_t amount_minor, int64_t quantity_micro, int tic, struct spw_error *err)
+/* One line item. TaxCloud wants price and quantity; we hold the extended amount. */
+static enum spw_status add_item(json_t *items, const struct spw_quote_request *quote, uint32_t index,
+                                const int64_t *taxes_minor, struct spw_error *err)
 {
-    if (amount_minor < 0)
-        return spw_error_set(
-            err, SPW_STATUS_INVALID,
-            "%s.amount: an amount below zero is not quoted by TaxCloud; take the discount off the "
-            "line it belongs to",
-            place);
-    if (amount_minor > EXACT_MAX || quantity_micro < 0 || quantity_micro > EXACT_MAX)
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "%s: amount or quantity is out of range (0 to 15 digits); split the line",
-                             place);
-    if (quantity_micro == 0)
-        quantity_micro = MICRO;
-    spw_wide scaled = (spw_wide)amount_minor * MICRO;
-    int64_t price_minor = amount_minor;
-    if (scaled % quantity_micro == 0 && scaled / quantity_micro <= EXACT_MAX)
-        price_minor = (int64_t)(scaled / quantity_micro);
+    bool is_shipping = index == quote->line_count;
+    const struct spw_line *line = is_shipping ? NULL : &quote->lines[index];
+    char place[32], own_id[16];
+    int tic;
+    snprintf(own_id, sizeof own_id, "%u", index);
+    if (is_shipping)
+        snprintf(place, sizeof place, "shipping");
     else
-        quantity_micro = MICRO;
-    json_t *quantity = quantity_micro % MICRO == 0 ? json_integer(quantity_micro / MICRO)
-                                                   : json_real((double)quantity_micro / MICRO);
-    json_t *item = json_pack("{s:I, s:s, s:f, s:o, s:i}", "index", (json_int_t)index, "itemId", id, "price",
-                             (double)price_minor / 100, "quantity", quantity, "tic", tic);
+        snprintf(place, sizeof place, "lines[%u]", index);
+    enum spw_status status = spw_wire_check_line(quote, index, false, "TaxCloud", err);
+    if (!status)
+        status = is_shipping ? read_tic(place, quote->shipping_tax_code, SPW_TIC_SHIPPING, &tic, err)
+                             : read_tic(place, line->tax_code, TIC_GENERAL, &tic, err);
+    if (status)
+        return status;
+    const char *id = is_shipping ? "shipping" : line->id && line->id[0] ? line->id : own_id;
+    int64_t amount_minor = is_shipping ? quote->shipping_minor : line->amount_minor, price_minor;
+    int64_t quantity_micro = is_shipping ? 0 : line->quantity_micro;
+    spw_wire_split_amount(amount_minor, false, &price_minor, &quantity_micro);
+    json_t *item =
+        json_pack("{s:I, s:s, s:o, s:o, s:i}", "index", (json_int_t)index, "itemId", id, "price",
+                  spw_wire_minor(price_minor), "quantity", spw_wire_quantity(quantity_micro), "tic", tic);
     if (!item)
         return spw_error_set(err, SPW_STATUS_INVALID, "%s.id: not UTF-8 (or no memory); send UTF-8", place);
-    return json_array_append_new(items, item) ? no_memory(err) : SPW_STATUS_OK;
+    if (taxes_minor) {
+        double rate = amount_minor ? (double)taxes_minor[index] / (double)amount_minor : 0;
+        json_t *tax = json_pack("{s:o, s:f}", "amount", spw_wire_minor(taxes_minor[index]), "rate", rate);
+        if (!tax || json_object_set_new(item, "tax", tax)) {
+            json_decref(item);
+            return spw_wire_no_memory(err);
+        }
+    }
+    return json_array_append_new(items, item) ? spw_wire_no_memory(err) : SPW_STATUS_OK;
 }
 
-static enum spw_status add_lines(json_t *items, const struct spw_quote_request *quote, struct spw_error *err)
+static enum spw_status add_lines(json_t *items, const struct spw_quote_request *quote,
+                                 const int64_t *taxes_minor, struct spw_error *err)
 {
-    char place[32];
-    for (uint32_t i = 0; i < quote->line_count; i++) {
-        const struct spw_line *line = &quote->lines[i];
-        int tic = TIC_GENERAL;
-        char own_id[16];
-        snprintf(place, sizeof place, "lines[%u]", i);
-        snprintf(own_id, sizeof own_id, "%u", i);
-        enum spw_status status = read_tic(place, line->tax_code, TIC_GENERAL, &tic, err);
-        if (!status)
-            status = add_item(items, place, i, line->id && line->id[0] ? line->id : own_id,
-                              line->amount_minor, line->quantity_micro, tic, err);
-        if (status)
-            return status;
-    }
-    if (quote->shipping_minor == 0)
-        return SPW_STATUS_OK;
-    int tic = TIC_SHIPPING;
-    enum spw_status status = read_tic("shipping", quote->shipping_tax_code, TIC_SHIPPING, &tic, err);
-    return status ? status
-                  : add_item(items, "shipping", quote->line_count, "shipping", quote->shipping_minor, MICRO,
-                             tic, err);
+    uint32_t count = quote->line_count + (quote->shipping_minor != 0);
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = add_item(items, quote, i, taxes_minor, err);
+    return status;
 }
 
 static enum spw_status make_address(const char *place, const struct spw_address *address, json_t **out,
@@ -222,30 +158,23 @@ static enum spw_status make_address(const char *place, const struct spw_address 
 
 static enum spw_status check_quote(const struct spw_quote_request *quote, struct spw_error *err)
 {
-    if (quote->line_count == 0 || quote->line_count > SPW_LINES_MAX_COUNT)
-        return spw_error_set(err, SPW_STATUS_INVALID, "lines: %u lines; send 1 to %u", quote->line_count,
-                             SPW_LINES_MAX_COUNT);
     if (quote->currency && strcmp(quote->currency, "USD") != 0)
         return spw_error_set(err, SPW_STATUS_INVALID, "currency: TaxCloud calculates in USD; send \"USD\"");
-    int32_t day;
-    if (quote->date && !spw_date_parse(quote->date, &day))
-        return spw_error_set(err, SPW_STATUS_INVALID, "date: no day of the calendar; send YYYY-MM-DD");
-    return SPW_STATUS_OK;
+    return spw_wire_check_quote(quote, "TaxCloud", err);
 }
 
-/* The cart object; on failure *out is NULL. */
-static enum spw_status make_cart(const struct spw_quote_request *quote, const char *cart_id, json_t **out,
-                                 struct spw_error *err)
+enum spw_status spw_taxcloud_cart(const struct spw_quote_request *quote, const int64_t *taxes_minor,
+                                  json_t **out, struct spw_error *err)
 {
-    json_t *origin = NULL, *destination = NULL;
-    json_t *items = json_array();
+    json_t *origin = NULL, *destination = NULL, *items = NULL;
     *out = NULL;
-    enum spw_status status =
-        items ? make_address("ship_from", &quote->ship_from, &origin, err) : no_memory(err);
+    enum spw_status status = check_quote(quote, err);
+    if (!status)
+        status = make_address("ship_from", &quote->ship_from, &origin, err);
     if (!status)
         status = make_address("ship_to", &quote->ship_to, &destination, err);
     if (!status)
-        status = add_lines(items, quote, err);
+        status = (items = json_array()) ? add_lines(items, quote, taxes_minor, err) : spw_wire_no_memory(err);
     if (status) {
         json_decref(origin);
         json_decref(destination);
@@ -256,11 +185,8 @@ static enum spw_status make_cart(const struct spw_quote_request *quote, const ch
     json_t *cart = json_pack("{s:s, s:{s:s}, s:b, s:o, s:o, s:o}", "customerId", customer, "currency",
                              "currencyCode", "USD", "deliveredBySeller", 0, "origin", origin, "destination",
                              destination, "lineItems", items);
-    /* The id makes a repeated call an update of the same cart, so a retry leaves no second one behind. */
-    bool failed =
-        !cart || (cart_id && cart_id[0] && json_object_set_new(cart, "cartId", json_string(cart_id)));
-    if (!failed && quote->exemption && quote->exemption[0])
-        failed = json_object_set_new(cart, "exemption", json_pack("{s:b}", "isExempt", 1));
+    bool failed = !cart || (quote->exemption && quote->exemption[0] &&
+                            json_object_set_new(cart, "exemption", json_pack("{s:b}", "isExempt", 1)));
     if (failed) {
         json_decref(cart);
         return spw_error_set(err, SPW_STATUS_INVALID, "customer.id: not UTF-8 (or no memory); send UTF-8");
@@ -269,42 +195,175 @@ static enum spw_status make_cart(const struct spw_quote_request *quote, const ch
     return SPW_STATUS_OK;
 }
 
+json_t *spw_taxcloud_noon(const char *date)
+{
+    char noon[32];
+    snprintf(noon, sizeof noon, "%.10sT12:00:00Z", date);
+    return json_string(noon);
+}
+
+static bool same_date(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The id makes a repeated call an update of the same cart, so a retry leaves no second one behind. */
+static enum spw_status add_cart(json_t *carts, const struct spw_quote_request *quote, const char *cart_id,
+                                struct spw_error *err)
+{
+    json_t *cart = NULL;
+    enum spw_status status = spw_taxcloud_cart(quote, NULL, &cart, err);
+    if (status)
+        return status;
+    if (!spw_wire_set_text(cart, "cartId", cart_id) || json_array_append_new(carts, cart)) {
+        json_decref(cart);
+        return spw_wire_no_memory(err);
+    }
+    return SPW_STATUS_OK;
+}
+
+static enum spw_status build_batch(const struct spw_quote_request *const *quotes, size_t count,
+                                   const struct spw_conf_account *account,
+                                   const struct spw_credential *credential, const char *const *keys,
+                                   struct spw_call *out, struct spw_error *err)
+{
+    enum spw_status status = open_call(account, credential, "POST", "carts", out, err);
+    if (status)
+        return status;
+    json_t *root = json_object(), *carts = json_array();
+    if (!root || !carts || json_object_set(root, "items", carts))
+        status = spw_wire_no_memory(err);
+    if (!status && (count == 0 || count > CARTS_MAX))
+        status =
+            spw_error_set(err, SPW_STATUS_INVALID, "%zu quotes in one call: send 1 to %u", count, CARTS_MAX);
+    for (size_t i = 0; i < count && !status; i++) {
+        if (!same_date(quotes[i]->date, quotes[0]->date))
+            status = spw_error_set(err, SPW_STATUS_INVALID,
+                                   "the quotes of one call have one date: send quotes of a day together");
+        else
+            status = add_cart(carts, quotes[i], keys[i], err);
+    }
+    json_decref(carts);
+    if (!status && quotes[0]->date &&
+        json_object_set_new(root, "transactionDate", spw_taxcloud_noon(quotes[0]->date)))
+        status = spw_wire_no_memory(err);
+    return spw_wire_close_json(&spw_profile_taxcloud, credential, root, status, out, err);
+}
+
 static enum spw_status build(const struct spw_quote_request *quote, const struct spw_conf_account *account,
                              const struct spw_credential *credential, const char *idempotency_key,
                              struct spw_call *out, struct spw_error *err)
 {
-    enum spw_status status = open_call(account, credential->secret, "POST", "carts", out, err);
-    if (status)
-        return status;
-    json_t *cart = NULL;
-    status = check_quote(quote, err);
-    if (!status)
-        status = make_cart(quote, idempotency_key, &cart, err);
-    json_t *root = status ? NULL : json_pack("{s:[o]}", "items", cart);
-    if (!status && root && quote->date) {
-        /* Noon UTC is the same calendar day in every US time zone, from Guam to Hawaii. */
-        char noon[32];
-        snprintf(noon, sizeof noon, "%.10sT12:00:00Z", quote->date);
-        if (json_object_set_new(root, "transactionDate", json_string(noon)))
-            status = no_memory(err);
-    }
-    if (!status) {
-        out->body = root ? json_dumps(root, JSON_STYLE) : NULL;
-        if (!out->body)
-            status = no_memory(err);
-        else
-            out->body_bytes = strlen(out->body);
-    }
-    json_decref(root);
-    if (status)
-        spw_call_clean_up(out);
-    return status;
+    return build_batch(&quote, 1, account, credential, &idempotency_key, out, err);
 }
 
 static enum spw_status ping(const struct spw_conf_account *account, const struct spw_credential *credential,
                             struct spw_call *out, struct spw_error *err)
 {
-    return open_call(account, credential->secret, "GET", "ping", out, err);
+    enum spw_status status = open_call(account, credential, "GET", "ping", out, err);
+    return status ? status
+                  : spw_wire_close(&spw_profile_taxcloud, credential, NULL, NULL, SPW_STATUS_OK, out, err);
+}
+
+/* ---- filing: an order taxed elsewhere, uploaded with what was collected ---- */
+
+static enum spw_status book(const struct spw_booking *booking, const struct spw_conf_account *account,
+                            const struct spw_credential *credential, struct spw_call *out,
+                            struct spw_error *err)
+{
+    int64_t taxes_minor[SPW_LINES_MAX_COUNT + 1];
+    json_t *order = NULL;
+    enum spw_status status = open_call(account, credential, "POST", "orders", out, err);
+    if (status)
+        return status;
+    if (booking->quote->line_count > SPW_LINES_MAX_COUNT)
+        status = spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
+    if (!status) {
+        spw_wire_collected(booking, taxes_minor);
+        status = spw_taxcloud_cart(booking->quote, taxes_minor, &order, err);
+    }
+    if (!status && (!spw_wire_set_text(order, "orderId", booking->document) ||
+                    json_object_set_new(order, "transactionDate", spw_taxcloud_noon(booking->date)) ||
+                    json_object_set_new(order, "completedDate", spw_taxcloud_noon(booking->date))))
+        status = spw_wire_no_memory(err);
+    return spw_wire_close_json(&spw_profile_taxcloud, credential, order, status, out, err);
+}
+
+static enum spw_status book_back(const struct spw_booking *booking, const struct spw_conf_account *account,
+                                 const struct spw_credential *credential, struct spw_call *out,
+                                 struct spw_error *err)
+{
+    char tail[SPW_CALLER_ID_BYTES + 16];
+    snprintf(tail, sizeof tail, "orders/%s", booking->document);
+    enum spw_status status = open_call(account, credential, "GET", tail, out, err);
+    return status ? status
+                  : spw_wire_close(&spw_profile_taxcloud, credential, NULL, NULL, SPW_STATUS_OK, out, err);
+}
+
+/* The tax that stands in an order: the sum of its lines'. */
+static bool order_tax(const json_t *order, int64_t *tax_minor)
+{
+    const json_t *lines = json_object_get(order, "lineItems");
+    size_t i;
+    json_t *line;
+    *tax_minor = 0;
+    json_array_foreach(lines, i, line)
+    {
+        int64_t one_minor;
+        if (!spw_wire_number(json_object_get(json_object_get(line, "tax"), "amount"), 2, &one_minor) ||
+            __builtin_add_overflow(*tax_minor, one_minor, tax_minor))
+            return false;
+    }
+    return json_array_size(lines) > 0;
+}
+
+static bool says(const json_t *problem, const char *key, const char *word)
+{
+    const char *text = json_string_value(json_object_get(problem, key));
+    return text && strcasestr(text, word);
+}
+
+static bool says_duplicate(const json_t *problem)
+{
+    return says(problem, "detail", "exist") || says(problem, "detail", "already") ||
+           says(problem, "detail", "duplicate") || says(problem, "title", "duplicate");
+}
+
+static void read_booked(const struct spw_booking *booking, bool is_back, uint32_t status, const char *body,
+                        size_t body_bytes, struct spw_booked_answer *out)
+{
+    json_t *root = spw_wire_parse(body, body_bytes);
+    (void)booking;
+    memset(out, 0, sizeof *out);
+    out->booked = SPW_BOOKED_FAILED;
+    if (status >= 200 && status < 300) {
+        out->has_tax = order_tax(root, &out->tax_minor);
+        if (root)
+            out->booked = SPW_BOOKED;
+    } else if (status == 429) {
+        out->booked = SPW_BOOKED_THROTTLED;
+    } else if (status == 404 && is_back) {
+        out->booked = SPW_BOOKED_MISSING;
+    } else if ((status == 400 || status == 409) && says_duplicate(root)) {
+        out->booked = SPW_BOOKED_ALREADY;
+    } else if (root && (status == 400 || status == 422)) {
+        out->booked = SPW_BOOKED_REJECTED;
+    }
+    if (out->booked != SPW_BOOKED)
+        snprintf(out->detail, sizeof out->detail, "TaxCloud answered status %u", status);
+    json_decref(root);
+}
+
+static void read_book(const struct spw_booking *booking, uint32_t status, const char *body, size_t body_bytes,
+                      struct spw_booked_answer *out)
+{
+    read_booked(booking, false, status, body, body_bytes, out);
+}
+
+static void read_book_back(const struct spw_booking *booking, uint32_t status, const char *body,
+                           size_t body_bytes, struct spw_booked_answer *out)
+{
+    read_booked(booking, true, status, body, body_bytes, out);
 }
 
 const struct spw_profile spw_profile_taxcloud = {
@@ -314,7 +373,22 @@ const struct spw_profile spw_profile_taxcloud = {
     .routes_count = sizeof routes / sizeof routes[0],
     .takes_date = true,
     .is_tax = true,
+    .batch_max_count = CARTS_MAX,
+    .jurisdictions_rounded_count = 1, /* one blended rate a line */
     .build = build,
     .read = spw_taxcloud_read,
+    .judge = spw_taxcloud_judge,
+    .build_batch = build_batch,
+    .read_batch = spw_taxcloud_read_batch,
     .ping = ping,
+    .authorize = authorize,
+    .token = spw_taxcloud_token,
+    .native_quote = spw_taxcloud_native_quote,
+    .native_fallback = spw_taxcloud_native_fallback,
+    .native_error = spw_taxcloud_native_error,
+    .native_document = spw_taxcloud_native_document,
+    .book = book,
+    .read_book = read_book,
+    .book_back = book_back,
+    .read_book_back = read_book_back,
 };

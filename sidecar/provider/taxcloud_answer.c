@@ -9,43 +9,13 @@
  */
 #include "sidecar/provider/taxcloud.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
-#include "sidecar/provider/decimal.h"
-
-#define PPB 1000000000
-
-static void fail(struct spw_answer *out, enum spw_answer_kind kind, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void fail(struct spw_answer *out, enum spw_answer_kind kind, const char *format, ...)
-{
-    uint32_t lines_count = out->lines_count;
-    memset(out, 0, sizeof *out); /* nothing half-read stays behind */
-    out->lines_count = lines_count;
-    out->kind = kind;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(out->detail, sizeof out->detail, format, args);
-    va_end(args);
-}
-
-/* A JSON number as decimal; strings are not numbers here. */
-static bool read_number(const json_t *value, unsigned scale, int64_t *out)
-{
-    if (json_is_integer(value)) {
-        char text[32];
-        int n = snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-        return spw_decimal_parse(text, (size_t)n, scale, SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD;
-    }
-    return json_is_real(value) &&
-           spw_decimal_from_double(json_real_value(value), scale, out) != SPW_DECIMAL_BAD;
-}
+#include "sidecar/provider/answer.h"
+#include "sidecar/provider/wire.h"
 
 static int64_t asked_minor(const struct spw_quote_request *quote, size_t index)
 {
@@ -58,35 +28,38 @@ static bool read_line(const struct spw_quote_request *quote, const json_t *item,
 {
     const json_t *index_value = json_object_get(item, "index");
     if (!json_is_integer(index_value)) {
-        fail(out, SPW_ANSWER_BROKEN, "a line item has no whole number \"index\"");
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "a line item has no whole number \"index\"");
         return false;
     }
     json_int_t index = json_integer_value(index_value);
     if (index < 0 || (size_t)index >= asked_count) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld was not asked for", (long long)index);
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld was not asked for", (long long)index);
         return false;
     }
     if (seen[index]) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld comes twice", (long long)index);
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld comes twice", (long long)index);
         return false;
     }
     const json_t *tax = json_object_get(item, "tax");
     int64_t amount_minor, rate_ppb;
-    if (!read_number(json_object_get(tax, "amount"), 2, &amount_minor)) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.amount\"", (long long)index);
+    if (!spw_wire_number(json_object_get(tax, "amount"), 2, &amount_minor)) {
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.amount\"",
+                        (long long)index);
         return false;
     }
-    if (!read_number(json_object_get(tax, "rate"), 9, &rate_ppb)) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.rate\"", (long long)index);
+    if (!spw_wire_number(json_object_get(tax, "rate"), 9, &rate_ppb)) {
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.rate\"",
+                        (long long)index);
         return false;
     }
     if (amount_minor < 0 || rate_ppb < 0) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax below zero", (long long)index);
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax below zero", (long long)index);
         return false;
     }
     int64_t line_minor = asked_minor(quote, (size_t)index);
-    if (rate_ppb > PPB || amount_minor > line_minor) {
-        fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax above its own amount", (long long)index);
+    if (rate_ppb > SPW_WIRE_PPB || amount_minor > line_minor) {
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax above its own amount",
+                        (long long)index);
         return false;
     }
     seen[index] = true;
@@ -95,7 +68,7 @@ static bool read_line(const struct spw_quote_request *quote, const json_t *item,
     out->lines[index].taxable_minor = taxed ? line_minor : 0;
     out->lines[index].tax_minor = amount_minor;
     if (__builtin_add_overflow(out->tax_minor, amount_minor, &out->tax_minor)) {
-        fail(out, SPW_ANSWER_BROKEN, "the taxes add up to more than an amount can be");
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the taxes add up to more than an amount can be");
         return false;
     }
     return true;
@@ -112,7 +85,7 @@ static uint32_t first_rate(const json_t *items)
     {
         int64_t ppb = 0;
         json_int_t index = json_integer_value(json_object_get(item, "index"));
-        if (read_number(json_object_get(json_object_get(item, "tax"), "rate"), 9, &ppb) && ppb > 0 &&
+        if (spw_wire_number(json_object_get(json_object_get(item, "tax"), "rate"), 9, &ppb) && ppb > 0 &&
             (best < 0 || index < best)) {
             best = index;
             best_ppb = ppb;
@@ -121,25 +94,19 @@ static uint32_t first_rate(const json_t *items)
     return (uint32_t)best_ppb;
 }
 
-static void read_cart(const struct spw_quote_request *quote, const json_t *root, struct spw_answer *out)
+static void read_cart(const struct spw_quote_request *quote, const json_t *cart, struct spw_answer *out)
 {
-    const json_t *carts = json_object_get(root, "items");
-    if (!json_is_array(carts) || json_array_size(carts) != 1) {
-        fail(out, SPW_ANSWER_BROKEN, "\"items\" is not a list of the one cart asked for");
-        return;
-    }
-    const json_t *cart = json_array_get(carts, 0);
     const json_t *currency = json_object_get(cart, "currency");
     const json_t *code = json_object_get(currency, "currencyCode");
     /* The code may be left out; when it is there it must be the one asked for. */
     if ((currency && !json_is_null(currency) && !json_is_object(currency)) ||
         (code && (!json_is_string(code) || strcmp(json_string_value(code), "USD") != 0))) {
-        fail(out, SPW_ANSWER_BROKEN, "the answer is not in USD");
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the answer is not in USD");
         return;
     }
     const json_t *items = json_object_get(cart, "lineItems");
     if (!json_is_array(items)) {
-        fail(out, SPW_ANSWER_BROKEN, "the cart has no list \"lineItems\"");
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the cart has no list \"lineItems\"");
         return;
     }
     bool seen[SPW_LINES_MAX_COUNT + 1] = {false};
@@ -153,7 +120,7 @@ static void read_cart(const struct spw_quote_request *quote, const json_t *root,
     }
     for (i = 0; i < asked_count; i++)
         if (!seen[i]) {
-            fail(out, SPW_ANSWER_BROKEN, "line item %zu is missing from the answer", i);
+            spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %zu is missing from the answer", i);
             return;
         }
     out->rate_ppb = first_rate(items);
@@ -172,34 +139,57 @@ static void read_refusal(uint32_t status, const json_t *root, struct spw_answer 
     switch (status) {
     case 401:
     case 403:
-        fail(out, SPW_ANSWER_ERROR,
-             "TaxCloud refused the account's API key (status %u); check accounts.*.credentials", status);
+        spw_answer_fail(out, SPW_ANSWER_ERROR,
+                        "TaxCloud refused the account's API key (status %u); check accounts.*.credentials",
+                        status);
         return;
     case 404:
-        fail(out, SPW_ANSWER_ERROR,
-             "TaxCloud does not know this connection (status 404); check accounts.*.connection and url");
+        spw_answer_fail(
+            out, SPW_ANSWER_ERROR,
+            "TaxCloud does not know this connection (status 404); check accounts.*.connection and url");
         return;
     case 429:
-        fail(out, SPW_ANSWER_THROTTLED, "TaxCloud asks for fewer requests (status 429)");
+        spw_answer_fail(out, SPW_ANSWER_THROTTLED, "TaxCloud asks for fewer requests (status 429)");
         return;
     case 405:
     case 408:
-        fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
+        spw_answer_fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
         return;
     default:
         break;
     }
     if (!is_problem(root)) {
-        fail(out, SPW_ANSWER_ERROR, "status %u without TaxCloud's error form: something in between answered",
-             status);
+        spw_answer_fail(out, SPW_ANSWER_ERROR,
+                        "status %u without TaxCloud's error form: something in between answered", status);
         return;
     }
-    out->error_json = json_dumps(root, JSON_COMPACT);
-    if (!out->error_json) {
-        fail(out, SPW_ANSWER_ERROR, "no memory for the error text of status %u", status);
-        return;
+    spw_answer_reject(out, root, status);
+}
+
+/* true: no answer to look into; told in *out. */
+static bool is_no_answer(uint32_t status, struct spw_answer *out)
+{
+    if (status >= 200 && !(status >= 300 && status < 400) && status < 500)
+        return false;
+    spw_answer_fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
+    return true;
+}
+
+static json_t *parse(const char *body, size_t body_bytes, json_error_t *error)
+{
+    /* jansson refuses NUL bytes, bad UTF-8, NaN, numbers out of range and nesting beyond 2,048 by itself. */
+    return json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, error);
+}
+
+static bool open_answer(const struct spw_quote_request *quote, struct spw_answer *out)
+{
+    memset(out, 0, sizeof *out);
+    if (quote->line_count <= SPW_LINES_MAX_COUNT) {
+        out->lines_count = quote->line_count + 1;
+        return true;
     }
-    out->kind = SPW_ANSWER_REJECTED;
+    spw_answer_fail(out, SPW_ANSWER_BROKEN, "more lines than a quote may have");
+    return false;
 }
 
 void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,
@@ -207,25 +197,119 @@ void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, c
 {
     (void)headers; /* TaxCloud says nothing about the outcome in headers */
     (void)headers_bytes;
-    memset(out, 0, sizeof *out);
-    if (quote->line_count > SPW_LINES_MAX_COUNT) {
-        fail(out, SPW_ANSWER_BROKEN, "more lines than a quote may have");
+    if (!open_answer(quote, out) || is_no_answer(status, out))
         return;
-    }
-    out->lines_count = quote->line_count + 1;
-    if (status < 200 || (status >= 300 && status < 400) || status >= 500) {
-        fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
-        return;
-    }
-    /* jansson refuses NUL bytes, bad UTF-8, NaN, numbers out of range and nesting beyond 2,048 by itself. */
     json_error_t error;
-    json_t *root = json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = parse(body, body_bytes, &error);
+    const json_t *carts = json_object_get(root, "items");
     if (status >= 400)
         read_refusal(status, root, out);
     else if (!root)
-        fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON it should be (line %d, column %d)", error.line,
-             error.column); /* jansson's own text quotes the body, which may hold an address */
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON it should be (line %d, column %d)",
+                        error.line,
+                        error.column); /* jansson's own text quotes the body, which may hold an address */
+    else if (!json_is_array(carts) || json_array_size(carts) != 1)
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "\"items\" is not a list of the one cart asked for");
     else
-        read_cart(quote, root, out);
+        read_cart(quote, json_array_get(carts, 0), out);
+    json_decref(root);
+}
+
+/* ---- several carts ---- */
+
+/* The cart a problem is about: errors[].location "body.items[3].destination.zip"; -1 = not told. */
+static long faulty_cart(const json_t *problem)
+{
+    static const char start[] = "items[";
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(problem, "errors"), i, one)
+    {
+        const char *location = json_string_value(json_object_get(one, "location"));
+        const char *p = location ? strstr(location, start) : NULL;
+        char *end = NULL;
+        long index = p ? strtol(p + sizeof start - 1, &end, 10) : -1;
+        if (index >= 0 && end && *end == ']')
+            return index;
+    }
+    return -1;
+}
+
+/* A call refused for one of its carts says nothing about the others: they are to be asked again without it. */
+static void refuse_batch(size_t count, uint32_t status, const json_t *root, struct spw_answer *out)
+{
+    struct spw_answer one = {.lines_count = out[0].lines_count};
+    read_refusal(status, root, &one);
+    long guilty = one.kind == SPW_ANSWER_REJECTED ? faulty_cart(root) : -1;
+    for (size_t i = 0; i < count; i++) {
+        if (one.kind != SPW_ANSWER_REJECTED)
+            spw_answer_fail(&out[i], one.kind, "%s", one.detail);
+        else if (count == 1 || (long)i == guilty)
+            spw_answer_reject(&out[i], root, status);
+        else
+            spw_answer_fail(&out[i], SPW_ANSWER_ERROR,
+                            "refused together with another cart; ask again on its own");
+    }
+    spw_answer_clean_up(&one);
+}
+
+static const json_t *cart_of(const json_t *carts, size_t place, const char *key)
+{
+    size_t i;
+    json_t *cart;
+    json_array_foreach(carts, i, cart)
+    {
+        const char *id = json_string_value(json_object_get(cart, "cartId"));
+        if (key && id && strcmp(id, key) == 0)
+            return cart;
+    }
+    cart = json_array_get(carts, place);
+    return json_object_get(cart, "cartId") && key ? NULL : cart; /* without ids the order tells */
+}
+
+void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size_t count,
+                             const char *const *keys, uint32_t status, const char *headers,
+                             size_t headers_bytes, const char *body, size_t body_bytes,
+                             struct spw_answer *out)
+{
+    json_error_t error;
+    json_t *root = parse(body, body_bytes, &error);
+    const json_t *carts = json_object_get(root, "items");
+    bool readable = status >= 200 && status < 300 && json_array_size(carts) == count;
+    (void)headers;
+    (void)headers_bytes;
+    for (size_t i = 0; i < count; i++) {
+        if (!open_answer(quotes[i], &out[i]) || is_no_answer(status, &out[i]) || status >= 400)
+            continue;
+        const json_t *cart = readable ? cart_of(carts, i, keys[i]) : NULL;
+        if (cart)
+            read_cart(quotes[i], cart, &out[i]);
+        else
+            spw_answer_fail(&out[i], SPW_ANSWER_BROKEN, "the answer does not hold the carts asked for");
+    }
+    if (count && status >= 400 && status < 500)
+        refuse_batch(count, status, root, out);
+    json_decref(root);
+}
+
+void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const char *headers,
+                        size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
+{
+    (void)headers;
+    (void)headers_bytes;
+    memset(out, 0, sizeof *out);
+    if (is_no_answer(status, out))
+        return;
+    json_error_t error;
+    json_t *root = parse(body, body_bytes, &error);
+    bool calculates = route && route->kind == SPW_ROUTE_CALCULATE;
+    if (status == 404 && !calculates && is_problem(root))
+        spw_answer_reject(out, root, status); /* no such cart or order */
+    else if (status >= 400)
+        read_refusal(status, root, out);
+    else if (calculates && json_array_size(json_object_get(root, "items")) == 0)
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
+    free(out->error_json);
+    out->error_json = NULL;
     json_decref(root);
 }

@@ -21,6 +21,13 @@
     "    credentials: {api_key_env: KEY}\n"
 #define LIMIT "    limit: {rate: 100/s, burst: 100, pods: 4}\n"
 #define GOOD  HEAD LIMIT
+#define HTTP_ROUTE(route)                                                                                    \
+    "accounts:\n"                                                                                            \
+    "  p:\n"                                                                                                 \
+    "    provider: http\n"                                                                                   \
+    "    routes: ['" route "']\n"
+/* Lines 1 to 5. */
+#define HTTP HTTP_ROUTE("POST /v1/charges") "    limit: {rate: 25/s, pods: 1}\n"
 
 static struct spw_conf *parse_good(const char *text)
 {
@@ -114,8 +121,16 @@ static void every_key_of_the_full_file_arrives(void **unused)
     if (spw_conf_parse("full.yaml", text, bytes, &conf, &err) != SPW_STATUS_OK)
         fail_msg("%s", err.text);
     free(text);
-    assert_int_equal(conf->accounts_count, 2);
+    assert_int_equal(conf->accounts_count, 3);
+    const struct spw_conf_account *p = &conf->accounts[2];
+    assert_string_equal(p->provider, "http");
+    assert_string_equal(p->credential_header, "X-API-Key");
+    assert_int_equal(p->routes_count, 2);
+    assert_string_equal(p->routes[1].method, "GET");
+    assert_string_equal(p->routes[1].path, "/v1/charges/*");
+    assert_int_equal(p->reset_unit, SPW_RESET_DELTA_MS);
     const struct spw_conf_account *a = &conf->accounts[0];
+    assert_int_equal(a->reset_unit, SPW_RESET_AUTO);
     assert_string_equal(a->ca_file, "/etc/ssl/certs/ca-certificates.crt");
     assert_int_equal(a->header_buffer_ppm, 125000);
     assert_int_equal(a->batch_reserve_ppm, 200000);
@@ -235,7 +250,27 @@ static const struct bad_case BAD[] = {
     {GOOD "acounts: {}\n", "7:1: acounts: ", "did you mean accounts?"},
     {GOOD "    headerBuffer: 15%\n", "7:5: accounts.a.headerBuffer: ", "did you mean header_buffer?"},
     {GOOD "    header-buffer: 15%\n", "7:5: accounts.a.header-buffer: ", "did you mean header_buffer?"},
-    {GOOD "    company: ACME-US\n", "7:5: accounts.a.company: ", "known here are provider, url"},
+    {GOOD "    corporation: ACME-US\n", "7:5: accounts.a.corporation: ", "known here are provider, url"},
+    {GOOD "    company: ACME-US\n", "7:14: accounts.a.company: ", "is not used by provider taxcloud"},
+    {GOOD "    routes: [GET /v1/x]\n", "7:5: accounts.a.routes: ", "belongs to provider http"},
+    {GOOD "    credential_header: X-API-Key\n",
+     "7:24: accounts.a.credential_header: ", "belongs to provider"},
+    {GOOD "    rate_headers: {reset_unit: weeks}\n",
+     "7:32: accounts.a.rate_headers.reset_unit: ", "auto, delta_s, delta_ms, epoch_s, epoch_ms"},
+    /* any other API */
+    {HTTP, "2:3: accounts.p.url: ", "is missing"},
+    {HTTP "    connection: c\n", "6:17: accounts.p.connection: ", "is not used by provider http"},
+    {"accounts:\n  p: {provider: http, url: 'https://x'}\n", "2:3: accounts.p.routes: ", "is missing: list"},
+    {HTTP "    url: https://x\n    credentials: {username_env: U, password_env: P}\n",
+     "7:5: accounts.p.credentials: ", "takes {api_key_file: /path} alone"},
+    {HTTP "    credential_header: 'X Y'\n", "6:24: accounts.p.credential_header: ", "is no header"},
+    {HTTP "    credential_header: \"X: a\\r\\nb\"\n", "6:24: accounts.p.credential_header: ", "line break"},
+    {HTTP_ROUTE("FETCH /x"), "4:14: accounts.p.routes[0]: ", "must begin with GET"},
+    {HTTP_ROUTE("GET"), "4:14: accounts.p.routes[0]: ", "must begin with GET"},
+    {HTTP_ROUTE("GET x"), "4:14: accounts.p.routes[0]: ", "not plain"},
+    {HTTP_ROUTE("GET /a/../b"), "4:14: accounts.p.routes[0]: ", "not plain"},
+    {HTTP_ROUTE("GET /a?b"), "4:14: accounts.p.routes[0]: ", "not plain"},
+    {HTTP_ROUTE("GET //a"), "4:14: accounts.p.routes[0]: ", "not plain"},
     {GOOD "    reuse: 10m\n", "7:5: accounts.a.reuse: ", "is not known"},
     {GOOD "reconcile: {within: 60m}\n", "7:1: reconcile: ", "is not known"},
     {GOOD "drain: 1s\ndrain: 2s\n", "8:1: drain: ", "first on line 7"},

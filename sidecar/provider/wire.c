@@ -1,0 +1,385 @@
+/* wire.c: see wire.h.
+ *
+ * Money goes out as JSON numbers. jansson prints a double; a whole number of cents divided by 100 is the double nearest
+ * to that decimal, and "%.15g" prints every decimal of at most 15 digits back as it was (DBL_DIG), so 3998 cents leave
+ * as 39.98. Larger amounts are refused rather than printed inexactly.
+ */
+#include "sidecar/provider/wire.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include <openssl/evp.h>
+
+#include "shm/spw_text.h"
+#include "sidecar/provider/decimal.h"
+
+#define BASIC_MAX_BYTES 2800u /* base64 of two secrets of the greatest length */
+
+enum spw_status spw_wire_no_memory(struct spw_error *err)
+{
+    return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                         "provider: no memory for the call; raise the memory limit");
+}
+
+/* ---- calls ---- */
+
+static bool is_header_text(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
+            return false;
+    return true;
+}
+
+static enum spw_status check_credential(const struct spw_conf_account *account,
+                                        const struct spw_credential *credential, struct spw_error *err)
+{
+    if (!credential->secret || !credential->secret[0])
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "accounts.%s.credentials: the key is empty; put it into the file or "
+                             "variable named there",
+                             account->name);
+    if (!is_header_text(credential->secret) || (credential->user && !is_header_text(credential->user)))
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "accounts.%s.credentials: the key holds a blank, line break or other byte that cannot go "
+            "into a header; store the key alone",
+            account->name);
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_wire_header(struct spw_call *call, const char *name, const char *value,
+                                struct spw_error *err)
+{
+    char *line = NULL;
+    if (call->header_count + 1 >= SPW_CALL_HEADERS_MAX_COUNT || asprintf(&line, "%s: %s", name, value) < 0)
+        return spw_wire_no_memory(err);
+    call->headers[call->header_count++] = line;
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_wire_open(const struct spw_profile *profile, const struct spw_conf_account *account,
+                              const struct spw_credential *credential, const char *method,
+                              struct spw_call *out, struct spw_error *err, const char *path_format, ...)
+{
+    memset(out, 0, sizeof *out);
+    enum spw_status status = check_credential(account, credential, err);
+    if (status)
+        return status;
+    const char *base = account->url[0] ? account->url : profile->default_url;
+    size_t base_bytes = strlen(base);
+    while (base_bytes > 0 && base[base_bytes - 1] == '/')
+        base_bytes--;
+    char *path = NULL;
+    va_list args;
+    va_start(args, path_format);
+    int n = vasprintf(&path, path_format, args);
+    va_end(args);
+    if (n < 0)
+        return spw_wire_no_memory(err);
+    out->method = method;
+    if (asprintf(&out->url, "%.*s%s", (int)base_bytes, base, path) < 0)
+        out->url = NULL;
+    free(path);
+    status = out->url ? spw_wire_header(out, "Accept", "application/json", err) : spw_wire_no_memory(err);
+    if (status)
+        spw_call_clean_up(out);
+    return status;
+}
+
+enum spw_status spw_wire_close(const struct spw_profile *profile, const struct spw_credential *credential,
+                               char *body, const char *content_type, enum spw_status status,
+                               struct spw_call *call, struct spw_error *err)
+{
+    if (!status && body) {
+        status = spw_wire_header(call, "Content-Type", content_type, err);
+        call->body = body;
+        call->body_bytes = strlen(body);
+        body = NULL;
+    }
+    if (!status) {
+        char *line = profile->authorize(credential);
+        if (line)
+            call->headers[call->header_count++] = line;
+        else
+            status = spw_wire_no_memory(err);
+    }
+    free(body);
+    if (status)
+        spw_call_clean_up(call);
+    return status;
+}
+
+enum spw_status spw_wire_close_json(const struct spw_profile *profile,
+                                    const struct spw_credential *credential, json_t *root,
+                                    enum spw_status status, struct spw_call *call, struct spw_error *err)
+{
+    char *body = root && !status ? json_dumps(root, SPW_WIRE_JSON_STYLE) : NULL;
+    json_decref(root);
+    if (!status && !body)
+        status = spw_error_set(err, SPW_STATUS_INVALID,
+                               "a text of the quote is not UTF-8 (or there is no memory); send UTF-8");
+    return spw_wire_close(profile, credential, body, "application/json", status, call, err);
+}
+
+/* ---- credentials ---- */
+
+char *spw_wire_bearer(const struct spw_credential *credential)
+{
+    char *line = NULL;
+    return asprintf(&line, "Authorization: Bearer %s", credential->secret) < 0 ? NULL : line;
+}
+
+char *spw_wire_basic(const struct spw_credential *credential)
+{
+    if (!credential->user || !credential->user[0])
+        return spw_wire_bearer(credential);
+    char plain[2 * SPW_CONF_SECRET_MAX_BYTES + 2];
+    unsigned char coded[BASIC_MAX_BYTES];
+    char *line = NULL;
+    int n = snprintf(plain, sizeof plain, "%s:%s", credential->user, credential->secret);
+    if (n <= 0 || (size_t)n >= sizeof plain)
+        return NULL;
+    EVP_EncodeBlock(coded, (const unsigned char *)plain, n);
+    if (asprintf(&line, "Authorization: Basic %s", (const char *)coded) < 0)
+        line = NULL;
+    explicit_bzero(plain, sizeof plain);
+    explicit_bzero(coded, sizeof coded);
+    return line;
+}
+
+bool spw_wire_header_find(const char *headers, const char *name, char *out, size_t room)
+{
+    size_t name_bytes = strlen(name);
+    for (const char *line = headers; line && *line;) {
+        const char *end = line + strcspn(line, "\r\n");
+        if (strncasecmp(line, name, name_bytes) == 0 && line[name_bytes] == ':') {
+            const char *value = line + name_bytes + 1;
+            while (value < end && (*value == ' ' || *value == '\t'))
+                value++;
+            while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+                end--;
+            size_t bytes = (size_t)(end - value);
+            if (bytes >= room)
+                return false;
+            memcpy(out, value, bytes);
+            out[bytes] = 0;
+            return true;
+        }
+        line = end + strspn(end, "\r\n");
+    }
+    return false;
+}
+
+/* "dXNlcjpwYXNz" -> "pass"; "dXNlcjo=" -> "user". */
+static bool take_basic(const char *coded, char *out, size_t room)
+{
+    unsigned char plain[BASIC_MAX_BYTES + 4];
+    size_t coded_bytes = strlen(coded);
+    if (coded_bytes == 0 || coded_bytes > BASIC_MAX_BYTES || coded_bytes % 4)
+        return false;
+    int n = EVP_DecodeBlock(plain, (const unsigned char *)coded, (int)coded_bytes);
+    if (n < 3)
+        return false;
+    n -= (coded[coded_bytes - 1] == '=') + (coded[coded_bytes - 2] == '=');
+    plain[n] = 0;
+    const char *text = (const char *)plain;
+    const char *colon = strchr(text, ':');
+    bool found = false;
+    if (strlen(text) == (size_t)n && colon) {
+        size_t user_bytes = (size_t)(colon - text);
+        const char *token = colon[1] ? colon + 1 : text;
+        size_t bytes = colon[1] ? strlen(token) : user_bytes;
+        found = bytes > 0 && bytes < room;
+        if (found) {
+            memcpy(out, token, bytes);
+            out[bytes] = 0;
+        }
+    }
+    explicit_bzero(plain, sizeof plain);
+    return found;
+}
+
+bool spw_wire_token(const char *headers, char *out, size_t room)
+{
+    char value[BASIC_MAX_BYTES + 16];
+    bool found = false;
+    if (!spw_wire_header_find(headers, "Authorization", value, sizeof value))
+        return false;
+    size_t scheme = strcspn(value, " ");
+    const char *rest = value + scheme + strspn(value + scheme, " ");
+    if (scheme == 6 && strncasecmp(value, "Bearer", 6) == 0) {
+        size_t bytes = strlen(rest);
+        found = bytes > 0 && bytes < room;
+        if (found)
+            memcpy(out, rest, bytes + 1);
+    } else if (scheme == 5 && strncasecmp(value, "Basic", 5) == 0) {
+        found = take_basic(rest, out, room);
+    } else if (scheme == 5 && strncasecmp(value, "Token", 5) == 0 && strncmp(rest, "token=\"", 7) == 0) {
+        size_t bytes = strcspn(rest + 7, "\"");
+        found = bytes > 0 && bytes < room && rest[7 + bytes] == '"' && !rest[8 + bytes];
+        if (found) {
+            memcpy(out, rest + 7, bytes);
+            out[bytes] = 0;
+        }
+    }
+    explicit_bzero(value, sizeof value);
+    return found;
+}
+
+/* ---- JSON ---- */
+
+json_t *spw_wire_parse(const char *body, size_t body_bytes)
+{
+    /* jansson refuses NUL bytes, bad UTF-8, NaN, numbers out of range and nesting beyond 2,048 by itself. */
+    json_error_t error;
+    json_t *root = json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, &error);
+    if (root && !json_is_object(root)) {
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
+bool spw_wire_number(const json_t *value, unsigned scale, int64_t *out)
+{
+    if (json_is_integer(value)) {
+        char text[32];
+        int n = snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return spw_decimal_parse(text, (size_t)n, scale, SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD;
+    }
+    return json_is_real(value) &&
+           spw_decimal_from_double(json_real_value(value), scale, out) != SPW_DECIMAL_BAD;
+}
+
+bool spw_wire_decimal(const json_t *value, unsigned scale, int64_t *out)
+{
+    if (json_is_string(value))
+        return spw_decimal_parse(json_string_value(value), json_string_length(value), scale,
+                                 SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD;
+    return spw_wire_number(value, scale, out);
+}
+
+json_t *spw_wire_minor(int64_t minor)
+{
+    return json_real((double)minor / 100);
+}
+
+json_t *spw_wire_rate(uint32_t ppb)
+{
+    return json_real((double)ppb / SPW_WIRE_PPB);
+}
+
+json_t *spw_wire_quantity(int64_t quantity_micro)
+{
+    return quantity_micro % SPW_WIRE_MICRO == 0 ? json_integer(quantity_micro / SPW_WIRE_MICRO)
+                                                : json_real((double)quantity_micro / SPW_WIRE_MICRO);
+}
+
+const char *spw_wire_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text && text[0] ? text : NULL;
+}
+
+bool spw_wire_set_text(json_t *object, const char *key, const char *text)
+{
+    return !text || !text[0] || json_object_set_new(object, key, json_string(text)) == 0;
+}
+
+/* ---- quotes ---- */
+
+/* Currencies whose minor unit is not the hundredth: amounts are hundredths here. */
+static bool has_hundredths(const char *currency)
+{
+    static const char others[] =
+        "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF BHD IQD JOD "
+        "KWD LYD OMR TND CLF UYW ";
+    return strlen(currency) == 3 && !strstr(others, currency);
+}
+
+enum spw_status spw_wire_check_quote(const struct spw_quote_request *quote, const char *name,
+                                     struct spw_error *err)
+{
+    int32_t day;
+    if (quote->line_count == 0 || quote->line_count > SPW_LINES_MAX_COUNT)
+        return spw_error_set(err, SPW_STATUS_INVALID, "lines: %u lines; send 1 to %u", quote->line_count,
+                             SPW_LINES_MAX_COUNT);
+    if (quote->currency && !has_hundredths(quote->currency))
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "currency: only currencies of a hundred minor units are quoted through %s; send \"USD\"", name);
+    if (quote->date && !spw_date_parse(quote->date, &day))
+        return spw_error_set(err, SPW_STATUS_INVALID, "date: no day of the calendar; send YYYY-MM-DD");
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_wire_check_line(const struct spw_quote_request *quote, uint32_t index,
+                                    bool negative_allowed, const char *name, struct spw_error *err)
+{
+    bool is_shipping = index == quote->line_count;
+    int64_t amount_minor = is_shipping ? quote->shipping_minor : quote->lines[index].amount_minor;
+    int64_t quantity_micro = is_shipping ? 0 : quote->lines[index].quantity_micro;
+    char place[32];
+    if (is_shipping)
+        snprintf(place, sizeof place, "shipping");
+    else
+        snprintf(place, sizeof place, "lines[%u]", index);
+    if (amount_minor < 0 && !negative_allowed)
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "%s.amount: an amount below zero is not quoted by %s; take the discount off the "
+                             "line it belongs to",
+                             place, name);
+    if (amount_minor > SPW_WIRE_EXACT_MAX || amount_minor < -SPW_WIRE_EXACT_MAX || quantity_micro < 0 ||
+        quantity_micro > SPW_WIRE_EXACT_MAX)
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "%s: amount or quantity is out of range (0 to 15 digits); split the line",
+                             place);
+    return SPW_STATUS_OK;
+}
+
+void spw_wire_split_amount(int64_t amount_minor, bool whole_only, int64_t *price_minor,
+                           int64_t *quantity_micro)
+{
+    if (*quantity_micro == 0)
+        *quantity_micro = SPW_WIRE_MICRO;
+    spw_wide scaled = (spw_wide)amount_minor * SPW_WIRE_MICRO;
+    spw_wide price = scaled / *quantity_micro;
+    bool fits = scaled % *quantity_micro == 0 && price <= SPW_WIRE_EXACT_MAX &&
+                price >= -(spw_wide)SPW_WIRE_EXACT_MAX &&
+                !(whole_only && *quantity_micro % SPW_WIRE_MICRO != 0);
+    *price_minor = fits ? (int64_t)price : amount_minor;
+    if (!fits)
+        *quantity_micro = SPW_WIRE_MICRO;
+}
+
+void spw_wire_collected(const struct spw_booking *booking, int64_t *out)
+{
+    uint32_t count = booking->quote->line_count + 1, largest = 0;
+    int64_t sum_minor = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = booking->collected[i].tax_minor;
+        sum_minor += out[i];
+        if (out[i] > out[largest])
+            largest = i;
+    }
+    out[largest] += booking->tax_collected_minor - sum_minor;
+}
+
+void spw_wire_date(const struct spw_quote_request *quote, char out[11])
+{
+    if (quote->date) {
+        snprintf(out, 11, "%.10s", quote->date);
+        return;
+    }
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    if (strftime(out, 11, "%Y-%m-%d", &tm) != 10)
+        out[0] = 0;
+}
