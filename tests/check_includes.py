@@ -23,7 +23,8 @@ ROOMS = {
     "store": {"loop"},
     "http": {"conf", "loop", "net", "provider", "state", "store"},
     "control": {"conf", "loop", "net", "proto", "rates", "state", "store"},
-    "ctl": {"conf", "proto", "rates"},
+    "replay": {"conf", "provider", "state"},
+    "ctl": {"conf", "proto", "rates", "replay"},
     "mock": {"conf", "net", "provider", "rates"},
 }
 

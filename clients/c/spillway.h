@@ -1755,8 +1755,8 @@ struct spw_ref {
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
   memset(ref, 0, sizeof *ref);
-  strncpy(ref->account, account ? account : "", sizeof ref->account - 1);
-  strncpy(ref->integration, integration ? integration : "", sizeof ref->integration - 1);
+  if (account) memcpy(ref->account, account, strnlen(account, sizeof ref->account - 1));
+  if (integration) memcpy(ref->integration, integration, strnlen(integration, sizeof ref->integration - 1));
 }
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
   ref->generation = 0;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SPW_CTL_OPTIONS_MAX_COUNT 8u
+#define SPW_CTL_OPTIONS_MAX_COUNT 16u
 
 /* Exit codes; shown by --help, relied upon by scripts. */
 enum spw_ctl_exit {
@@ -70,5 +70,6 @@ extern const struct spw_ctl_command spw_ctl_limits_commands[];
 extern const struct spw_ctl_command spw_ctl_breaker_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
+extern const struct spw_ctl_command spw_ctl_replay_commands[];
 
 #endif

@@ -14,10 +14,10 @@
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
 
-#define TABLES_COUNT 5u
+#define TABLES_COUNT 6u
 static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
-    spw_ctl_status_commands, spw_ctl_limits_commands, spw_ctl_breaker_commands, spw_ctl_rates_commands,
-    spw_ctl_flags_commands};
+    spw_ctl_status_commands, spw_ctl_limits_commands, spw_ctl_breaker_commands,
+    spw_ctl_rates_commands,  spw_ctl_flags_commands,  spw_ctl_replay_commands};
 
 static const char COMMON_HELP[] =
     "Common options:\n"
@@ -131,8 +131,10 @@ bool spw_ctl_number(const struct spw_ctl *ctl, const char *name, uint64_t least,
 static bool is_group(const char *word)
 {
     for (size_t t = 0; t < TABLES_COUNT; t++) {
-        if (tables[t][0].group && strcmp(tables[t][0].group, word) == 0)
-            return true;
+        for (const struct spw_ctl_command *c = tables[t]; c->name; c++) {
+            if (c->group && strcmp(c->group, word) == 0)
+                return true;
+        }
     }
     return false;
 }
@@ -156,10 +158,14 @@ static int choose(struct spw_ctl *ctl, char **words, int *words_count, const cha
         return ctl->help ? 0 : spw_ctl_usage(ctl, "say what to do");
     int used = 1;
     if (is_group(words[0])) {
-        *group = words[0];
-        if (*words_count == 1)
+        /* A word may be both: "replay EVENTS" and "replay convert". */
+        bool alone = find_command(NULL, words[0]) != NULL;
+        bool further = *words_count > 1 && find_command(words[0], words[1]) != NULL;
+        if (!alone || further)
+            *group = words[0];
+        if (*group && *words_count == 1)
             return ctl->help ? 0 : spw_ctl_usage(ctl, "%s what? say one of its commands", words[0]);
-        used = 2;
+        used = *group ? 2 : 1;
     }
     ctl->command = find_command(*group, words[used - 1]);
     if (!ctl->command)

@@ -21,6 +21,24 @@ enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind)
     }
 }
 
+enum spw_answer_kind spw_answer_of_status(uint32_t status)
+{
+    switch (status) {
+    case 429:
+        return SPW_ANSWER_THROTTLED;
+    case 401: /* the account's credentials, path or method: nothing the caller could mend */
+    case 403:
+    case 404:
+    case 405:
+    case 408:
+        return SPW_ANSWER_ERROR;
+    default:
+        return status >= 200 && status < 300   ? SPW_ANSWER_OK
+               : status >= 400 && status < 500 ? SPW_ANSWER_REJECTED
+                                               : SPW_ANSWER_ERROR;
+    }
+}
+
 static void take_evidence(const struct spw_rate_signals *s, uint32_t status, uint64_t now_ns,
                           struct spw_signals *out)
 {

@@ -13,6 +13,9 @@
  * SPW_OUTCOME_FAILED. */
 enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind);
 
+/* What an answer is whose body was not kept: a 4xx is then believed to be the provider's own word on the request. */
+enum spw_answer_kind spw_answer_of_status(uint32_t status);
+
 struct spw_signals {
     struct spw_call_end end;
     bool has_evidence; /* an answer that says nothing does not wipe out what an earlier one said */

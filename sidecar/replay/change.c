@@ -1,0 +1,135 @@
+/* change.c: see change.h. */
+#include "sidecar/replay/change.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum spw_status bad_setting(const char *name, const char *how, struct spw_error *err)
+{
+    return spw_error_set(err, SPW_STATUS_INVALID, "breaker.%s: write %s", name, how);
+}
+
+static bool whole(const json_t *value, uint32_t *out)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > UINT32_MAX)
+        return false;
+    *out = (uint32_t)json_integer_value(value);
+    return true;
+}
+
+static bool span_ms(const char *text, uint32_t *out)
+{
+    struct spw_error ignored;
+    uint64_t ms;
+    if (!text || spw_parse_duration_ms(text, &ms, &ignored) || ms > UINT32_MAX)
+        return false;
+    *out = (uint32_t)ms;
+    return true;
+}
+
+/* "30s..60s", or one time for both. */
+static bool cooldown(const char *text, struct spw_conf_breaker *out)
+{
+    char from[32];
+    const char *dots = text ? strstr(text, "..") : NULL;
+    if (!dots)
+        return span_ms(text, &out->cooldown_min_ms) && span_ms(text, &out->cooldown_max_ms);
+    if ((size_t)(dots - text) >= sizeof from)
+        return false;
+    snprintf(from, sizeof from, "%.*s", (int)(dots - text), text);
+    return span_ms(from, &out->cooldown_min_ms) && span_ms(dots + 2, &out->cooldown_max_ms);
+}
+
+static bool mode(const char *text, enum spw_breaker_mode *out)
+{
+    static const char *const names[] = {"enforce", "observe", "disabled"};
+    for (unsigned i = 0; text && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum spw_breaker_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum spw_status merge_breaker(json_t *settings, struct spw_conf_breaker *out, struct spw_error *err)
+{
+    const char *name;
+    json_t *value;
+    struct spw_error ignored;
+    json_object_foreach(settings, name, value)
+    {
+        const char *text = json_string_value(value);
+        if (strcmp(name, "consecutive_429") == 0 && !whole(value, &out->consecutive_429_count))
+            return bad_setting(name, "a whole number", err);
+        else if (strcmp(name, "minimum") == 0 && !whole(value, &out->minimum_count))
+            return bad_setting(name, "a whole number", err);
+        else if (strcmp(name, "ratio_429") == 0 &&
+                 (!text || spw_parse_percent_ppm(text, &out->ratio_429_ppm, &ignored)))
+            return bad_setting(name, "a percent as \"20%\"", err);
+        else if (strcmp(name, "window") == 0 && !span_ms(text, &out->window_ms))
+            return bad_setting(name, "a duration as \"10s\"", err);
+        else if (strcmp(name, "cooldown") == 0 && !cooldown(text, out))
+            return bad_setting(name, "two durations as \"30s..60s\"", err);
+        else if (strcmp(name, "mode") == 0 && !mode(text, &out->mode))
+            return bad_setting(name, "\"enforce\", \"observe\" or \"disabled\"", err);
+        else if (!strstr(" consecutive_429 minimum ratio_429 window cooldown mode ", name))
+            return spw_error_set(err, SPW_STATUS_INVALID,
+                                 "breaker.%.40s: is not known: consecutive_429, ratio_429, minimum, window, "
+                                 "cooldown and mode are",
+                                 name);
+    }
+    enum spw_status status = spw_conf_breaker_check(out, err);
+    if (status)
+        spw_error_prefix(err, "breaker.");
+    return status;
+}
+
+static enum spw_status set_limit(struct spw_state *state, const char *account,
+                                 const struct spw_replay_change *change, bool dry_run, uint64_t now_ns,
+                                 struct spw_error *err)
+{
+    struct spw_limit_view view;
+    enum spw_status status = spw_state_limit_get(state, account, now_ns, &view, err);
+    if (status || (!change->has_rate && !change->has_burst && !change->has_pods))
+        return status;
+    struct spw_conf_limit limit = view.limit;
+    if (change->has_rate)
+        limit.rate = change->rate;
+    if (change->has_burst)
+        limit.burst_count = change->burst_count;
+    if (change->has_pods)
+        limit.pods_count = change->pods_count;
+    return spw_state_limit_set(state, account, &limit, 0, dry_run, now_ns, &view, err);
+}
+
+static enum spw_status set_breaker(struct spw_state *state, const char *account,
+                                   const struct spw_replay_change *change, bool dry_run, uint64_t now_ns,
+                                   uint64_t *version, struct spw_error *err)
+{
+    struct spw_breaker_view view;
+    enum spw_status status = spw_state_breaker_get(state, account, now_ns, &view, err);
+    if (status)
+        return status;
+    struct spw_conf_breaker settings = view.conf;
+    if (change->breaker && (status = merge_breaker(change->breaker, &settings, err)))
+        return status;
+    struct spw_breaker_change breaker = {
+        .conf = change->breaker ? &settings : NULL, .forced = change->forced, .reset = change->reset};
+    if (change->breaker || change->forced >= 0 || change->reset)
+        status = spw_state_breaker_set(state, account, &breaker, 0, dry_run, now_ns, &view, err);
+    *version = view.version;
+    return status;
+}
+
+enum spw_status spw_replay_change(struct spw_state *state, const char *account,
+                                  const struct spw_replay_change *change, uint64_t now_ns, uint64_t *version,
+                                  struct spw_error *err)
+{
+    enum spw_status status = set_limit(state, account, change, true, now_ns, err);
+    if (!status)
+        status = set_breaker(state, account, change, true, now_ns, version, err);
+    if (!status)
+        status = set_limit(state, account, change, false, now_ns, err);
+    return status ? status : set_breaker(state, account, change, false, now_ns, version, err);
+}
