@@ -309,7 +309,10 @@ static enum spw_status open_loop(struct sidecar *s, struct spw_error *err)
 
 static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
 {
-    struct spw_store_options options = {.file = s->conf->store_file, .map = spw_state_map(s->state)};
+    struct spw_store_options options = {.file = s->conf->store_file,
+                                        .map = spw_state_map(s->state),
+                                        .loop = s->loop,
+                                        .unplaced_after_ms = s->conf->unplaced_after_ms};
     enum spw_status status = spw_store_open(&options, &s->store, err);
     if (status == SPW_STATUS_OK)
         drain_former(s);

@@ -151,6 +151,19 @@ struct spw_conf_segment {
     uint32_t rate_records_count;  /* per half, 1,024..1,048,576; default 65,536 */
 };
 
+/* Forgetting; 0 = never. */
+struct spw_conf_retention {
+    uint32_t addresses_days;
+    uint32_t rows_days;
+};
+
+/* The share of placed orders that were placed on a fallback. */
+struct spw_conf_alert {
+    uint32_t share_ppm;     /* default 10,000 (1 %) */
+    uint32_t minimum_count; /* default 50 */
+    uint32_t window_ms;     /* default 3,600,000 */
+};
+
 struct spw_conf {
     uint32_t accounts_count;
     struct spw_conf_account *accounts; /* accounts_count of them; destroyed with the whole */
@@ -165,6 +178,11 @@ struct spw_conf {
     /* store */
     char store_file[SPW_PATH_BYTES]; /* default /var/lib/spillway/flags.db */
     enum spw_on_full on_full;        /* default hand-back */
+    char spool_dir[SPW_PATH_BYTES];  /* "" = none */
+    char sink_dir[SPW_PATH_BYTES];   /* "" = none */
+    struct spw_conf_retention retention;
+    uint32_t unplaced_after_ms; /* default 86,400,000 */
+    struct spw_conf_alert alert;
     /* process */
     char loop_backend[16]; /* "auto" (default), "io_uring", "epoll" */
     char log_level[16];    /* "debug", "info" (default), "warn", "error" */

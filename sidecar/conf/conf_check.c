@@ -286,19 +286,6 @@ static enum spw_status check_listen(struct spw_check *c, const Spillway__V1__Lis
 
 /* --- the rest and the whole --------------------------------------------------------------------------------- */
 
-static enum spw_status check_store(struct spw_check *c, const Spillway__V1__StoreConfig *in,
-                                   struct spw_conf *out)
-{
-    snprintf(out->store_file, sizeof out->store_file, "/var/lib/spillway/flags.db");
-    out->on_full = SPW_ON_FULL_HAND_BACK;
-    if (!in)
-        return SPW_STATUS_OK;
-    snprintf(c->base, sizeof c->base, "store");
-    if (in->has_on_full && in->on_full == SPILLWAY__V1__STORE_CONFIG__ON_FULL__ON_FULL_DENY)
-        out->on_full = SPW_ON_FULL_DENY;
-    return spw_check_path(c, "file", in->file, out->store_file, sizeof out->store_file);
-}
-
 static void take_loop_and_log(const Spillway__V1__LoopConfig *loop, const Spillway__V1__LogConfig *log,
                               struct spw_conf *out)
 {
@@ -347,7 +334,9 @@ enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config
     if (!status)
         status = check_listen(c, in->listen, out);
     if (!status)
-        status = check_store(c, in->store, out);
+        status = spw_check_store(c, in->store, out);
+    if (!status)
+        status = spw_check_alert(c, in->fallback ? in->fallback->alert : NULL, &out->alert);
     if (status)
         return status;
     take_loop_and_log(in->loop, in->log, out);

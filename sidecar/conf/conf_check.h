@@ -54,6 +54,15 @@ enum spw_status spw_check_duration(struct spw_check *c, const char *field, const
 enum spw_status spw_check_percent(struct spw_check *c, const char *field, const char *text, uint32_t most_ppm,
                                   uint32_t *out_ppm) SPW_WARN_UNUSED;
 
+/* Whole days, 1d to 3650d. */
+enum spw_status spw_check_days(struct spw_check *c, const char *field, const char *text,
+                               uint32_t *out_days) SPW_WARN_UNUSED;
+/* conf_store.c */
+enum spw_status spw_check_store(struct spw_check *c, const Spillway__V1__StoreConfig *in,
+                                struct spw_conf *out) SPW_WARN_UNUSED;
+enum spw_status spw_check_alert(struct spw_check *c, const Spillway__V1__AlertConfig *in,
+                                struct spw_conf_alert *out) SPW_WARN_UNUSED;
+
 /* conf_limit.c: the rules shared with the control API; *field names the field at fault. */
 enum spw_status spw_limit_check(const struct spw_conf_limit *limit, const char **field,
                                 struct spw_error *err);

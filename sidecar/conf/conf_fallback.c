@@ -96,8 +96,7 @@ static enum spw_status check_rate_files(struct spw_check *c, const Spillway__V1_
     return SPW_STATUS_OK;
 }
 
-static enum spw_status check_days(struct spw_check *c, const char *field, const char *text,
-                                  uint32_t *out_days)
+enum spw_status spw_check_days(struct spw_check *c, const char *field, const char *text, uint32_t *out_days)
 {
     if (!text)
         return SPW_STATUS_OK;
@@ -118,9 +117,9 @@ static enum spw_status check_max_age(struct spw_check *c, const Spillway__V1__Ma
     out->max_age_refuse_days = 120;
     if (!in)
         return SPW_STATUS_OK;
-    enum spw_status status = check_days(c, "max_age.warn", in->warn, &out->max_age_warn_days);
+    enum spw_status status = spw_check_days(c, "max_age.warn", in->warn, &out->max_age_warn_days);
     if (!status)
-        status = check_days(c, "max_age.refuse", in->refuse, &out->max_age_refuse_days);
+        status = spw_check_days(c, "max_age.refuse", in->refuse, &out->max_age_refuse_days);
     if (!status && out->max_age_warn_days > out->max_age_refuse_days)
         return spw_check_fault(
             c, in->refuse ? "max_age.refuse" : "max_age.warn",

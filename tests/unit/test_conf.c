@@ -103,6 +103,10 @@ static void minimal_file_has_the_documented_defaults(void **unused)
     assert_string_equal(conf->control_listen, "");
     assert_false(conf->require_app_uid_differs);
     assert_string_equal(conf->store_file, "/var/lib/spillway/flags.db");
+    assert_string_equal(conf->spool_dir, "");
+    assert_int_equal(conf->retention.rows_days, 0);
+    assert_int_equal(conf->unplaced_after_ms, 86400000);
+    assert_int_equal(conf->alert.share_ppm, 10000);
     assert_int_equal(conf->on_full, SPW_ON_FULL_HAND_BACK);
     assert_string_equal(conf->loop_backend, "auto");
     assert_string_equal(conf->log_level, "info");
@@ -180,6 +184,14 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_true(conf->require_app_uid_differs);
     assert_string_equal(conf->store_file, "/var/lib/shop/flags.db");
     assert_int_equal(conf->on_full, SPW_ON_FULL_DENY);
+    assert_string_equal(conf->spool_dir, "/var/spool/shop");
+    assert_string_equal(conf->sink_dir, "/var/lib/shop/sink");
+    assert_int_equal(conf->retention.addresses_days, 90);
+    assert_int_equal(conf->retention.rows_days, 400);
+    assert_int_equal(conf->unplaced_after_ms, 43200000);
+    assert_int_equal(conf->alert.share_ppm, 25000);
+    assert_int_equal(conf->alert.minimum_count, 10);
+    assert_int_equal(conf->alert.window_ms, 1800000);
     assert_string_equal(conf->loop_backend, "io_uring");
     assert_string_equal(conf->log_level, "debug");
     assert_true(conf->log_json);
@@ -246,6 +258,15 @@ static const struct bad_case BAD[] = {
     {GOOD "drain: {a: {b: {c: {d: {e: 1}}}}}\n", "7:8: drain: ", "single value"},
     {GOOD "? [a]\n: b\n", "7:3: ", "a key must be a word"},
     {GOOD "\"\": b\n", "7:1: ", "a key must be a word"},
+    /* store and alert */
+    {GOOD "store: {spool_dir: spool}\n", "7:20: store.spool_dir: ", "absolute"},
+    {GOOD "store: {sink: {file: out}}\n", "7:22: store.sink.file: ", "absolute"},
+    {GOOD "store: {retention: {addresses: 12h}}\n", "7:32: store.retention.addresses: ", "whole days"},
+    {GOOD "store: {retention: {addresses: 9d, rows: 8d}}\n", "7:42: store.retention.rows: ", "shorter"},
+    {GOOD "store: {unplaced_after: 31d}\n", "7:25: store.unplaced_after: ", "out of range"},
+    {GOOD "fallback: {alert: {share: 0%}}\n", "7:27: fallback.alert.share: ", "above 0%"},
+    {GOOD "fallback: {alert: {minimum: 0}}\n", "7:29: fallback.alert.minimum: ", "out of range"},
+    {GOOD "fallback: {alert: {window: 59s}}\n", "7:28: fallback.alert.window: ", "out of range"},
     /* keys */
     {GOOD "acounts: {}\n", "7:1: acounts: ", "did you mean accounts?"},
     {GOOD "    headerBuffer: 15%\n", "7:5: accounts.a.headerBuffer: ", "did you mean header_buffer?"},
