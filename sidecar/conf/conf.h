@@ -93,10 +93,18 @@ struct spw_conf_account {
     struct spw_conf_route routes[SPW_CONF_ROUTES_MAX_COUNT];
     enum spw_reset_unit reset_unit; /* default auto */
     struct spw_conf_limit limit;
-    uint32_t header_buffer_ppm; /* default 150,000 (15 %), 0..500,000 */
-    uint32_t batch_reserve_ppm; /* share of the burst class batch must leave; default 100,000 */
-    uint32_t concurrency_count; /* permits for calls in flight from this pod; 0 = not limited; max 256 */
-    uint32_t deadline_ms;       /* 100..10,000; default 1,800 */
+    uint32_t header_buffer_ppm;      /* default 150,000 (15 %), 0..500,000 */
+    uint32_t batch_reserve_ppm;      /* share of the burst class batch must leave; default 100,000 */
+    uint32_t concurrency_count;      /* permits for calls in flight from this pod; 0 = not limited; max 256 */
+    uint32_t deadline_ms;            /* 100..10,000; default 1,800 */
+    uint32_t reuse_ms;               /* an identical cart's live answer holds so long; 0 (default) = never */
+    uint32_t wait_ms;                /* for a token, within the deadline; 0 (default) = not at all */
+    char listen[SPW_PATH_BYTES];     /* pass-through door, loopback; "" = none */
+    char token_file[SPW_PATH_BYTES]; /* of that door; "" = the pod's own */
+    bool allow_force;                /* Spillway-Force is obeyed: tests only */
+    uint32_t connections_count;      /* to the provider at a time; default 32 */
+    char proxy[SPW_PATH_BYTES];      /* "http://host:port"; "" = none */
+    struct spw_conf_secret proxy_credentials; /* "user:password" */
     struct spw_conf_breaker breaker;
     uint32_t integrations_count;
     struct spw_conf_integration integrations[SPW_CONF_INTEGRATIONS_MAX_COUNT];
@@ -187,7 +195,8 @@ struct spw_conf {
     char loop_backend[16]; /* "auto" (default), "io_uring", "epoll" */
     char log_level[16];    /* "debug", "info" (default), "warn", "error" */
     bool log_json;
-    uint32_t drain_ms; /* at SIGTERM, default 10,000 */
+    uint32_t drain_ms;  /* at SIGTERM, default 10,000 */
+    uint32_t test_seed; /* where chance begins; 0 = random */
 };
 
 /* Read, walk and check the file. On failure *out is NULL and err names path, line and remedy. */

@@ -24,7 +24,7 @@
 /* --- url ---------------------------------------------------------------------------------------------------- */
 
 /* host[:port] with nothing after it; a v6 address stands in brackets. */
-static bool is_authority(const char *text)
+bool spw_is_authority(const char *text)
 {
     static const char DIGITS[] = "0123456789";
     static const char HOST[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
@@ -65,7 +65,7 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
             "allow_plain_http: true for a test provider");
     if (https && out->allow_plain_http)
         return spw_check_fault(c, "allow_plain_http", "does nothing with an https:// url: remove it");
-    if (!is_authority(url + (https ? 8 : 7)))
+    if (!spw_is_authority(url + (https ? 8 : 7)))
         return spw_check_fault(
             c, "url",
             "must be a scheme and host[:port] alone, as https://api.example.com: no user name, path, "
@@ -482,5 +482,7 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
     if (!status)
         status = check_breaker(c, in->breaker, &out->breaker);
     take_rate_headers(in->rate_headers, out);
+    if (!status)
+        status = spw_check_calls(c, in, out);
     return status ? status : check_integrations(c, in, out);
 }

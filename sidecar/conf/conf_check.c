@@ -207,13 +207,8 @@ static enum spw_status check_segment(struct spw_check *c, const Spillway__V1__Se
 
 /* --- doors -------------------------------------------------------------------------------------------------- */
 
-struct listen_address {
-    bool is_loopback;
-    uint16_t port;
-};
-
 /* "address:port", "[v6]:port"; false when it is neither. */
-static bool read_listen(const char *text, struct listen_address *out)
+bool spw_listen_read(const char *text, struct spw_listen_address *out)
 {
     char host[INET6_ADDRSTRLEN];
     const char *colon = strrchr(text, ':');
@@ -241,13 +236,13 @@ static bool read_listen(const char *text, struct listen_address *out)
     return port <= UINT16_MAX;
 }
 
-static enum spw_status check_listen_field(struct spw_check *c, const char *field, const char *text,
-                                          bool loopback_only, char *out, struct listen_address *address)
+enum spw_status spw_check_listen(struct spw_check *c, const char *field, const char *text, bool loopback_only,
+                                 char *out, struct spw_listen_address *address)
 {
     enum spw_status status = spw_check_text(c, field, text, out, SPW_PATH_BYTES);
     if (status || !out[0])
         return status;
-    if (!read_listen(out, address))
+    if (!spw_listen_read(out, address))
         return spw_check_fault(
             c, field,
             "is no listening address: write a numeric address and a port from 1 to 65535, as "
@@ -268,12 +263,12 @@ static enum spw_status check_listen(struct spw_check *c, const Spillway__V1__Lis
         in = &ABSENT;
     snprintf(c->base, sizeof c->base, "listen");
     snprintf(out->admin_listen, sizeof out->admin_listen, "0.0.0.0:9090");
-    struct listen_address quote = {0}, admin = {0}, control = {0};
-    enum spw_status status = check_listen_field(c, "quote", in->quote, true, out->quote_listen, &quote);
+    struct spw_listen_address quote = {0}, admin = {0}, control = {0};
+    enum spw_status status = spw_check_listen(c, "quote", in->quote, true, out->quote_listen, &quote);
     if (!status)
-        status = check_listen_field(c, "admin", in->admin, false, out->admin_listen, &admin);
+        status = spw_check_listen(c, "admin", in->admin, false, out->admin_listen, &admin);
     if (!status)
-        status = check_listen_field(c, "control", in->control, true, out->control_listen, &control);
+        status = spw_check_listen(c, "control", in->control, true, out->control_listen, &control);
     if (status)
         return status;
     if (quote.port && (quote.port == admin.port || quote.port == control.port))
@@ -281,6 +276,26 @@ static enum spw_status check_listen(struct spw_check *c, const Spillway__V1__Lis
     if (control.port && control.port == admin.port)
         return spw_check_fault(c, "control", "has the port of another door: give each its own");
     out->require_app_uid_differs = in->has_require_app_uid_differs && in->require_app_uid_differs;
+    return SPW_STATUS_OK;
+}
+
+/* Every TCP door has a port of its own. */
+static enum spw_status check_account_doors(struct spw_check *c, const struct spw_conf *out)
+{
+    const char *const others[] = {out->quote_listen, out->admin_listen, out->control_listen};
+    for (uint32_t i = 0; i < out->accounts_count; i++) {
+        struct spw_listen_address own = {0}, other = {0};
+        if (!spw_listen_read(out->accounts[i].listen, &own))
+            continue;
+        bool taken = false;
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+            taken |= spw_listen_read(others[k], &other) && other.port == own.port;
+        for (uint32_t k = 0; k < i; k++)
+            taken |= spw_listen_read(out->accounts[k].listen, &other) && other.port == own.port;
+        snprintf(c->base, sizeof c->base, "accounts.%s", out->accounts[i].name);
+        if (taken)
+            return spw_check_fault(c, "listen", "has the port of another door: give each its own");
+    }
     return SPW_STATUS_OK;
 }
 
@@ -334,6 +349,8 @@ enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config
     if (!status)
         status = check_listen(c, in->listen, out);
     if (!status)
+        status = check_account_doors(c, out);
+    if (!status)
         status = spw_check_store(c, in->store, out);
     if (!status)
         status = spw_check_alert(c, in->fallback ? in->fallback->alert : NULL, &out->alert);
@@ -342,5 +359,8 @@ enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config
     take_loop_and_log(in->loop, in->log, out);
     c->base[0] = 0;
     out->drain_ms = 10000;
+    if (in->test && in->test->has_seed && !in->test->seed)
+        return spw_check_fault(c, "test.seed", "0 is out of range: write a number from 1, or leave it out");
+    out->test_seed = in->test && in->test->has_seed ? in->test->seed : 0;
     return spw_check_duration(c, "drain", in->drain, 0, DRAIN_MAX_MS, &out->drain_ms);
 }

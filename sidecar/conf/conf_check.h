@@ -62,6 +62,20 @@ enum spw_status spw_check_store(struct spw_check *c, const Spillway__V1__StoreCo
                                 struct spw_conf *out) SPW_WARN_UNUSED;
 enum spw_status spw_check_alert(struct spw_check *c, const Spillway__V1__AlertConfig *in,
                                 struct spw_conf_alert *out) SPW_WARN_UNUSED;
+/* conf_calls.c: how an account's calls are made and its own door. The defaults are set here too. */
+enum spw_status spw_check_calls(struct spw_check *c, const Spillway__V1__AccountConfig *in,
+                                struct spw_conf_account *out) SPW_WARN_UNUSED;
+/* host[:port] with nothing after it; a v6 address stands in brackets. */
+bool spw_is_authority(const char *text);
+
+struct spw_listen_address {
+    bool is_loopback;
+    uint16_t port; /* 0 = no door */
+};
+/* "address:port" with a numeric address; out is SPW_PATH_BYTES. */
+enum spw_status spw_check_listen(struct spw_check *c, const char *field, const char *text, bool loopback_only,
+                                 char *out, struct spw_listen_address *address) SPW_WARN_UNUSED;
+bool spw_listen_read(const char *text, struct spw_listen_address *out);
 
 /* conf_limit.c: the rules shared with the control API; *field names the field at fault. */
 enum spw_status spw_limit_check(const struct spw_conf_limit *limit, const char **field,

@@ -5,6 +5,12 @@
  *
  * A started quote ends in exactly one call of its done function, possibly before spw_decider_start returns. A fallback
  * is told only after its flag is recorded.
+ *
+ * Identical quotes whose call is in flight share it; each keeps its own decision, deadline and flag, and who hangs up
+ * takes nothing from the others. An identical cart within the account's `reuse` gets the live answer again under a
+ * quote id of its own; a fallback is never reused, so that every one delivered has its flag and the provider is asked
+ * again as soon as it may be. The same decision id with the same content gets the very same answer, quote id and flag
+ * included, for ten minutes, and after a restart from the ledger.
  */
 #ifndef SPW_HTTP_DECIDE_H
 #define SPW_HTTP_DECIDE_H
@@ -18,22 +24,28 @@
 #include "sidecar/store/store.h"
 
 struct spw_decider;
+struct spw_http_response;
 struct spw_job; /* one quote in progress */
 
 struct spw_result {
     enum spw_decision decision;
     enum spw_fallback type;
     enum spw_cause cause;
+    bool reused; /* the live answer of an identical cart */
     char quote_id[SPW_ID_BYTES];
     char decision_id[SPW_CALLER_ID_BYTES];
+    char quote_ref[SPW_CALLER_ID_BYTES];
+    char account[SPW_NAME_BYTES];
+    int64_t decided_unix_ms;
     int64_t tax_minor;
     const struct spw_line_tax *lines; /* lines, then shipping; NULL unless live or fallback */
     uint32_t lines_count;
     const struct spw_quote_request *request;
     /* live and rejected */
     const struct spw_answer *answer;
-    const char *provider;     /* the profile's name */
-    uint32_t provider_status; /* 0 = no answer */
+    const struct spw_http_response *native; /* as the provider sent it; only for a quote asked in its form */
+    const char *provider;                   /* the profile's name */
+    uint32_t provider_status;               /* 0 = no answer */
     uint32_t attempts;
     uint64_t provider_ms; /* time spent on calls */
     /* fallback */
@@ -57,14 +69,33 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
                                 struct spw_error *err) SPW_WARN_UNUSED;
 void spw_decider_destroy(struct spw_decider *decider); /* no job may be in progress */
 
-/* request is borrowed until done. NOT_FOUND: no such account or integration; INVALID: what the provider's profile
- * cannot express (the caller's fault); both name the place and call done never. */
-enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_quote_request *request,
-                                  uint32_t uid, spw_decided_fn *done, void *owner, struct spw_job **out,
+/* What a door asks. Everything is borrowed until done. */
+struct spw_ask {
+    const struct spw_quote_request *quote;
+    const struct spw_native_request
+        *native; /* the provider's own form, passed on as it is; NULL = made here */
+    uint32_t uid;
+    enum spw_fallback force; /* a developer wants to see this fallback; SPW_FALLBACK_NONE = no */
+};
+
+/* The value of a header Spillway-Force: a fallback's name, NULL = none. */
+enum spw_status spw_force_read(const char *value, enum spw_fallback *out,
+                               struct spw_error *err) SPW_WARN_UNUSED;
+
+/* NOT_FOUND: no such account or integration; INVALID: what the provider's profile
+ * cannot express (the caller's fault); REFUSED: a fallback was forced where the account does not allow it. They name the
+ * place and call done never. */
+enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_ask *ask,
+                                  spw_decided_fn *done, void *owner, struct spw_job **out,
                                   struct spw_error *err) SPW_WARN_UNUSED;
-/* The caller has gone: no done, no flag; the provider call is given up. */
+/* The caller has gone: no done, no flag; the provider call is given up when nobody else waits for it. */
 void spw_job_cancel(struct spw_job *job);
 uint32_t spw_decider_jobs_count(const struct spw_decider *decider);
+
+/* Decisions still remembered under a quote, decision or flag id or the caller's reference; newest first. Those that are
+ * older, or were made before the last start, are in the ledger if they were fallbacks. */
+typedef bool spw_decision_fn(void *owner, const struct spw_result *result); /* false = stop */
+void spw_decider_find(struct spw_decider *decider, const char *reference, spw_decision_fn *fn, void *owner);
 
 /* What happened, for metrics; by account name. */
 enum spw_call_result {
@@ -83,6 +114,9 @@ struct spw_decider_counters {
     uint64_t fallbacks[SPW_FALLBACK_COUNT];
     uint64_t calls[SPW_CALL_RESULTS];
     uint64_t retries;
+    uint64_t joined;         /* quotes that shared a call in flight */
+    uint64_t repeated;       /* decisions told again to who asked again */
+    uint64_t reused;         /* quotes answered by an identical cart's live answer */
     uint64_t unexpected_429; /* while the local bucket still held tokens: somebody else uses the account */
     uint64_t latency[SPW_DECISION_COUNT][SPW_LATENCY_BUCKETS + 1];
     uint64_t latency_sum_us[SPW_DECISION_COUNT];

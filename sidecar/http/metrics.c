@@ -21,6 +21,8 @@
       "Decisions in the segment over all processes, by outcome.")                                            \
     X(CALLS, "spillway_provider_requests_total", "counter", "Provider calls by outcome.")                    \
     X(RETRIES, "spillway_provider_retries_total", "counter", "Second attempts after a 429.")                 \
+    X(WITHOUT_CALL, "spillway_quotes_without_call_total", "counter",                                         \
+      "Quotes that needed no call of their own: joined, reused or repeated.")                                \
     X(UNEXPECTED, "spillway_provider_unexpected_429_total", "counter",                                       \
       "429 while the local bucket held tokens: somebody else uses the account, or its limit moved.")         \
     X(LATENCY, "spillway_quote_seconds", "histogram",                                                        \
@@ -134,6 +136,13 @@ static void calls(FILE *out, const char *account, const struct spw_decider_count
 static void retries(FILE *out, const char *account, const struct spw_decider_counters *c)
 {
     put(out, M_RETRIES, (double)c->retries, "account", account, NULL, NULL);
+}
+
+static void without_call(FILE *out, const char *account, const struct spw_decider_counters *c)
+{
+    put(out, M_WITHOUT_CALL, (double)c->joined, "account", account, "how", "joined");
+    put(out, M_WITHOUT_CALL, (double)c->reused, "account", account, "how", "reused");
+    put(out, M_WITHOUT_CALL, (double)c->repeated, "account", account, "how", "repeated");
 }
 
 static void unexpected(FILE *out, const char *account, const struct spw_decider_counters *c)
@@ -303,6 +312,7 @@ char *spw_metrics_text(const struct spw_admin_options *s)
     by_account(out, s, M_ADMISSIONS, admissions);
     by_counters(out, s, M_CALLS, calls);
     by_counters(out, s, M_RETRIES, retries);
+    by_counters(out, s, M_WITHOUT_CALL, without_call);
     by_counters(out, s, M_UNEXPECTED, unexpected);
     by_counters(out, s, M_LATENCY, latency);
     by_account(out, s, M_LIMIT, limits);

@@ -11,6 +11,7 @@
 
 #include "shm/spw_flag.h"
 #include "sidecar/http/door.h"
+#include "sidecar/http/decisions.h"
 #include "sidecar/http/quote_json.h"
 
 #define TOKEN_BYTES     32
@@ -64,6 +65,9 @@ static void answer_fault(struct spw_door_request *request, const struct spw_erro
     switch (err->status) {
     case SPW_STATUS_NOT_FOUND:
         answer_rejected(request, 404, "not-found", err->text);
+        break;
+    case SPW_STATUS_REFUSED:
+        answer_rejected(request, 403, "forbidden", err->text);
         break;
     case SPW_STATUS_INVALID:
     case SPW_STATUS_PARSE:
@@ -167,8 +171,10 @@ static void quote(struct spw_quote_door *door, struct spw_door_request *request)
     w->request = request;
     spw_door_set_user(request, w);
     struct spw_job *job = NULL;
-    enum spw_status status =
-        spw_decider_start(door->options.decider, &w->body.request, uid, quote_decided, w, &job, &err);
+    struct spw_ask ask = {.quote = &w->body.request, .uid = uid};
+    enum spw_status status = spw_force_read(spw_door_header(request, "Spillway-Force"), &ask.force, &err);
+    if (status == SPW_STATUS_OK)
+        status = spw_decider_start(door->options.decider, &ask, quote_decided, w, &job, &err);
     if (status != SPW_STATUS_OK) {
         spw_door_set_user(request, NULL);
         answer_fault(request, &err);
@@ -246,6 +252,21 @@ static void order_cancelled(struct spw_quote_door *door, struct spw_door_request
     record_order(door, request, &record);
 }
 
+/* ---- what was decided ---- */
+
+static void decisions(struct spw_quote_door *door, struct spw_door_request *request)
+{
+    const char *reference = spw_door_query(request, "ref");
+    if (!reference || !reference[0] || strlen(reference) >= SPW_CALLER_ID_BYTES ||
+        !spw_text_is_name(reference)) {
+        answer_error(request, 400, "bad-request",
+                     "ref: an id of quote, decision, flag or order, or the caller's reference, is expected");
+        return;
+    }
+    answer_text(request, 200, NULL, 0,
+                spw_decisions_json(door->options.decider, door->options.store, reference));
+}
+
 /* ---- who and where ---- */
 
 /* Compare without telling by the time taken where the first difference is; the length is no secret. */
@@ -290,13 +311,20 @@ static void handle(void *owner, struct spw_door_request *request)
     bool post = strcmp(spw_door_method(request), "POST") == 0;
     size_t n = strlen(path), prefix = sizeof orders - 1, suffix = sizeof "/cancel" - 1;
     bool is_quote = strcmp(path, "/spillway/v1/quote") == 0, is_order = strcmp(path, orders) == 0;
+    bool is_decisions = strcmp(path, "/spillway/v1/decisions") == 0;
     bool is_cancel = n > prefix + 1 + suffix && strncmp(path, orders, prefix) == 0 && path[prefix] == '/' &&
                      strcmp(path + n - suffix, "/cancel") == 0;
     if (!admit(door, request))
         return;
-    if (!is_quote && !is_order && !is_cancel) {
+    if (!is_quote && !is_order && !is_cancel && !is_decisions) {
         answer_error(request, 404, "not-found",
-                     "POST /spillway/v1/quote, /spillway/v1/orders or /spillway/v1/orders/{id}/cancel");
+                     "POST /spillway/v1/quote, /spillway/v1/orders or /spillway/v1/orders/{id}/cancel, or "
+                     "GET /spillway/v1/decisions?ref=");
+    } else if (is_decisions && strcmp(spw_door_method(request), "GET") != 0) {
+        struct spw_door_header allow = {"Allow", "GET"};
+        answer_text(request, 405, &allow, 1, spw_error_json("method-not-allowed", "use GET"));
+    } else if (is_decisions) {
+        decisions(door, request);
     } else if (!post) {
         struct spw_door_header allow = {"Allow", "POST"};
         answer_text(request, 405, &allow, 1, spw_error_json("method-not-allowed", "use POST"));

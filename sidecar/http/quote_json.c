@@ -400,7 +400,7 @@ char *spw_result_json(const struct spw_result *r)
     json_object_set_new(root, "decision", json_string(spw_decision_name(r->decision)));
     json_object_set_new(root, "decision_id", json_string(r->decision_id));
     if (priced) {
-        json_object_set_new(root, "reused", json_false()); /* every answer is made for its own request */
+        json_object_set_new(root, "reused", json_boolean(r->reused));
         json_object_set_new(root, "tax", minor(r->tax_minor));
         json_object_set_new(root, "currency",
                             json_string(r->request->currency ? r->request->currency : "USD"));

@@ -20,7 +20,8 @@ DOWN = "http://127.0.0.1:1"  # nobody listens there
 def test_a_live_answer_and_the_call_it_made(place, backend):
     mock = place.mock("--rate", "0.092", "--api-key", KEY)
     sidecar = place.sidecar(mock)
-    answer = sidecar.quote(decision_id="d-1", quote_ref="q-88121", date="2025-11-28")
+    answer = sidecar.quote(decision_id="d-1", quote_ref="q-88121", date="2025-11-28",
+                           customer={"id": "c_7", "exemption": None})
     assert answer.status == 200, answer
     body = answer.json
     assert re.fullmatch("sq_[0-9a-f]{32}", body.pop("quote_id"))

@@ -140,6 +140,14 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_int_equal(a->batch_reserve_ppm, 200000);
     assert_int_equal(a->concurrency_count, 32);
     assert_int_equal(a->deadline_ms, 1500);
+    assert_int_equal(a->reuse_ms, 600000);
+    assert_int_equal(a->wait_ms, 200);
+    assert_string_equal(a->listen, "127.0.0.1:8391");
+    assert_string_equal(a->token_file, "/etc/spillway/secrets/taxcloud/local-token");
+    assert_false(a->allow_force);
+    assert_int_equal(a->connections_count, 48);
+    assert_string_equal(a->proxy, "http://proxy.internal:3128");
+    assert_string_equal(a->proxy_credentials.file, "/etc/spillway/secrets/proxy");
     assert_int_equal(a->breaker.consecutive_429_count, 7);
     assert_int_equal(a->breaker.ratio_429_ppm, 250000);
     assert_int_equal(a->breaker.minimum_count, 50);
@@ -153,6 +161,9 @@ static void every_key_of_the_full_file_arrives(void **unused)
     const struct spw_conf_account *b = &conf->accounts[1];
     assert_string_equal(b->url, "http://127.0.0.1:8085");
     assert_true(b->allow_plain_http);
+    assert_true(b->allow_force);
+    assert_int_equal(b->connections_count, 32);
+    assert_int_equal(b->reuse_ms, 0);
     assert_string_equal(b->api_key.env, "TAXCLOUD_TEST_KEY");
     assert_int_equal(b->limit.burst_count, 1); /* one second's worth of 7/min, at least 1 */
     const struct spw_conf_fallback *f = &conf->fallback;
@@ -196,6 +207,7 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_string_equal(conf->log_level, "debug");
     assert_true(conf->log_json);
     assert_int_equal(conf->drain_ms, 25000);
+    assert_int_equal(conf->test_seed, 7);
     spw_conf_destroy(conf);
 }
 
@@ -292,7 +304,7 @@ static const struct bad_case BAD[] = {
     {HTTP_ROUTE("GET /a/../b"), "4:14: accounts.p.routes[0]: ", "not plain"},
     {HTTP_ROUTE("GET /a?b"), "4:14: accounts.p.routes[0]: ", "not plain"},
     {HTTP_ROUTE("GET //a"), "4:14: accounts.p.routes[0]: ", "not plain"},
-    {GOOD "    reuse: 10m\n", "7:5: accounts.a.reuse: ", "is not known"},
+    {GOOD "    cache: 10m\n", "7:5: accounts.a.cache: ", "is not known"},
     {GOOD "reconcile: {within: 60m}\n", "7:1: reconcile: ", "is not known"},
     {GOOD "drain: 1s\ndrain: 2s\n", "8:1: drain: ", "first on line 7"},
     {GOOD "  a: {provider: taxcloud}\n", "7:3: accounts.a: ", "first on line 2"},

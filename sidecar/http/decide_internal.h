@@ -1,0 +1,122 @@
+/* decide_internal.h: what the files of the decision tree share: accounts, jobs, flights.
+ *
+ * Owns: nothing. Called by: decide.c (the tree), job.c (the end of a quote), flight.c (a provider call). Thread: the
+ * loop thread.
+ *
+ *   job     one caller's quote: its decision, deadline and flag
+ *   flight  one provider call with its retry, which one or more jobs wait for
+ */
+#ifndef SPW_HTTP_DECIDE_INTERNAL_H
+#define SPW_HTTP_DECIDE_INTERNAL_H
+
+#include "sidecar/http/client.h"
+#include "sidecar/http/decide.h"
+#include "sidecar/http/outgoing.h"
+#include "sidecar/http/reuse.h"
+#include "sidecar/http/secret.h"
+
+/* An account as the tree uses it. */
+struct spw_account_use {
+    const struct spw_conf_account *conf;
+    const struct spw_profile *profile;
+    struct spw_http_client *client;
+    struct spw_secret user, secret;
+    struct spw_flight *flights;
+    struct spw_decider_counters counters;
+};
+
+struct spw_decider {
+    struct spw_decider_options options;
+    struct spw_map *map;
+    struct spw_account_use accounts[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    struct spw_key_maker keys;
+    struct spw_reuse *carts;     /* live answers by cart */
+    struct spw_reuse *decisions; /* live and fallback answers by decision */
+    uint64_t started_ns;
+    bool has_past; /* the ledger held flags at start */
+    uint32_t jobs_count;
+    uint64_t id_high, id_low;
+    uint64_t random;
+};
+
+struct spw_job {
+    struct spw_decider *decider;
+    struct spw_account_use *account;
+    struct spw_quote_request request; /* with what was left out filled in */
+    char *request_json;
+    size_t request_bytes;
+    uint32_t account_index, account_generation;
+    bool batch;
+    uint32_t uid;
+    spw_decided_fn *done;
+    void *owner;
+    uint64_t started_ns, deadline_ns;
+    struct spw_loop_timer deadline;
+    struct spw_flight *flight;
+    struct spw_job *next; /* among those of the flight */
+    struct spw_key cart_key, decision_key;
+    bool has_decision_key;
+    bool looked;                    /* the ledger was asked */
+    bool is_native;                 /* asked in the provider's own form */
+    bool in_flight_at_end;          /* its deadline passed while a call was under way */
+    struct spw_admission admission; /* the flight's, or the refusal */
+    struct spw_fallback_answer fallback;
+    struct spw_line_tax *lines;
+    char *handback;
+    struct spw_result result;
+};
+
+struct spw_flight {
+    struct spw_decider *decider;
+    struct spw_account_use *account;
+    struct spw_flight *next, **link; /* among the account's; link = what points to this one */
+    struct spw_job *jobs;
+    struct spw_key key;
+    bool may_be_joined;
+    bool batch;
+    bool holds_ticket;
+    uint32_t account_index, account_generation;
+    uint64_t started_ns, sent_ns;
+    enum spw_fallback retry_type; /* what it is called when the retry comes to nothing */
+    struct spw_outgoing call;
+    struct spw_http_call *in_flight;
+    struct spw_loop_timer timer; /* a reservation's start, or the retry */
+    struct spw_ticket ticket;
+    struct spw_admission admission;
+    struct spw_answer answer;
+    uint32_t provider_status, attempts;
+    uint64_t provider_ms;
+};
+
+static inline uint64_t spw_decider_now(const struct spw_decider *d)
+{
+    return spw_loop_now_ns(d->options.loop);
+}
+void spw_decider_new_id(struct spw_decider *d, char out[SPW_ID_BYTES], const char *prefix);
+uint64_t spw_decider_random(struct spw_decider *d);
+
+/* ---- job.c: the end of a quote. Each frees the job after its done function. ---- */
+
+void spw_job_live(struct spw_job *job, const struct spw_answer *answer,
+                  const struct spw_http_response *native);
+void spw_job_rejected(struct spw_job *job, const struct spw_answer *answer,
+                      const struct spw_http_response *native);
+void spw_job_fall_back(struct spw_job *job, enum spw_fallback type, enum spw_cause cause);
+/* A kept answer: of this very decision, or of an identical cart. */
+void spw_job_repeat(struct spw_job *job, const struct spw_result *kept);
+void spw_job_reuse(struct spw_job *job, const struct spw_result *kept);
+void spw_job_free(struct spw_job *job);
+/* Was this decision made before? Then the job is over. */
+bool spw_job_repeated(struct spw_job *job);
+
+/* ---- flight.c: a provider call ---- */
+
+/* The flight that an identical quote may wait for; NULL = none. */
+struct spw_flight *spw_flight_find(const struct spw_job *job);
+void spw_flight_join(struct spw_flight *flight, struct spw_job *job);
+/* Ask for admission and call. Takes `call` over. The job may be over when this returns. */
+void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined);
+/* A job no longer waits: at its deadline (true) or because its caller hung up. */
+void spw_flight_leave(struct spw_job *job, bool late);
+
+#endif

@@ -1,0 +1,443 @@
+/* flight.c: one provider call, its wait for a token and its retry, for all the quotes that wait for it.
+ *
+ * Owns: struct spw_flight. Called by: decide.c, job timers. Thread: the loop thread.
+ *
+ * A flight lives while a job waits for it. The one who began it has no special part: when his caller hangs up, the
+ * others' call goes on. Each job keeps its own deadline; the call itself is given up with the last of them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sidecar/http/decide_internal.h"
+#include "sidecar/obs/log.h"
+#include "sidecar/provider/signals.h"
+
+/* The wait before the one retry: a second, give or take 30 %, so that callers refused together do not come back
+ * together. */
+#define RETRY_BASE_MS   1000u
+#define RETRY_JITTER_MS 300u
+#define RETRY_ROOM_MS   100u /* what must be left for the second call to have a chance */
+
+static uint64_t now_of(const struct spw_flight *flight)
+{
+    return spw_decider_now(flight->decider);
+}
+
+static struct spw_map *map_of(const struct spw_flight *flight)
+{
+    return flight->decider->map;
+}
+
+/* ---- the jobs of a flight ---- */
+
+struct spw_flight *spw_flight_find(const struct spw_job *job)
+{
+    uint64_t now_ns = spw_decider_now(job->decider);
+    uint64_t old_ns = job->account->conf->deadline_ms * UINT64_C(1000000);
+    for (struct spw_flight *f = job->account->flights; f; f = f->next) {
+        /* A call that has been under way for a whole deadline is no good sign: begin another. */
+        if (f->may_be_joined && memcmp(&f->key, &job->cart_key, sizeof f->key) == 0 &&
+            (!f->batch || job->batch) && now_ns - f->started_ns < old_ns)
+            return f;
+    }
+    return NULL;
+}
+
+static void add(struct spw_flight *flight, struct spw_job *job)
+{
+    job->flight = flight;
+    job->next = flight->jobs;
+    flight->jobs = job;
+}
+
+void spw_flight_join(struct spw_flight *flight, struct spw_job *job)
+{
+    job->account->counters.joined++;
+    add(flight, job);
+}
+
+static void take_out(struct spw_job *job)
+{
+    struct spw_job **at = &job->flight->jobs;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    job->flight = NULL;
+}
+
+static void flight_free(struct spw_flight *flight)
+{
+    spw_loop_timer_cancel(flight->decider->options.loop, &flight->timer);
+    *flight->link = flight->next;
+    if (flight->next)
+        flight->next->link = flight->link;
+    spw_outgoing_clean_up(&flight->call);
+    spw_answer_clean_up(&flight->answer);
+    free(flight);
+}
+
+/* The next job to be told, with what the call says about itself; NULL = all were. */
+static struct spw_job *take_job(struct spw_flight *flight)
+{
+    struct spw_job *job = flight->jobs;
+    if (!job)
+        return NULL;
+    take_out(job);
+    job->result.provider_status = flight->provider_status;
+    job->result.attempts = flight->attempts;
+    job->result.provider_ms = flight->provider_ms;
+    job->admission = flight->admission;
+    return job;
+}
+
+static void fall_back_all(struct spw_flight *flight, enum spw_fallback type, enum spw_cause cause)
+{
+    struct spw_job *job;
+    flight->may_be_joined = false;
+    while ((job = take_job(flight)))
+        spw_job_fall_back(job, type, cause);
+    flight_free(flight);
+}
+
+static void live_all(struct spw_flight *flight, const struct spw_http_response *response)
+{
+    struct spw_job *job;
+    flight->may_be_joined = false;
+    while ((job = take_job(flight)))
+        spw_job_live(job, &flight->answer, job->is_native ? response : NULL);
+    flight_free(flight);
+}
+
+static void reject_all(struct spw_flight *flight, const struct spw_http_response *response)
+{
+    struct spw_job *job;
+    flight->may_be_joined = false;
+    while ((job = take_job(flight)))
+        spw_job_rejected(job, &flight->answer, job->is_native ? response : NULL);
+    flight_free(flight);
+}
+
+/* Nobody waits any more. A call that is cut off at its last deadline has failed; one whose callers left has not. */
+static void give_up(struct spw_flight *flight, bool late)
+{
+    struct spw_call_end end;
+    memset(&end, 0, sizeof end);
+    end.outcome = late ? SPW_OUTCOME_FAILED : SPW_OUTCOME_NEUTRAL;
+    if (flight->in_flight) {
+        spw_http_call_cancel(flight->in_flight);
+        flight->account->counters.calls[SPW_CALL_TIMEOUT] += late;
+        if (spw_settle(map_of(flight), &flight->ticket, now_of(flight), &end))
+            spw_log(SPW_LOG_WARN, "breaker.changed", "account %s: the breaker opened",
+                    flight->account->conf->name);
+    } else if (flight->holds_ticket) {
+        spw_abandon(map_of(flight), &flight->ticket, now_of(flight));
+    }
+    flight_free(flight);
+}
+
+void spw_flight_leave(struct spw_job *job, bool late)
+{
+    struct spw_flight *flight = job->flight;
+    if (!flight)
+        return;
+    job->result.provider_status = flight->provider_status;
+    job->result.attempts = flight->attempts;
+    uint64_t since_ns = flight->in_flight ? now_of(flight) - flight->sent_ns : 0;
+    job->result.provider_ms = flight->provider_ms + since_ns / 1000000;
+    job->admission = flight->admission;
+    job->in_flight_at_end = flight->in_flight != NULL;
+    take_out(job);
+    if (!flight->jobs)
+        give_up(flight, late);
+}
+
+/* ---- the retry ---- */
+
+static void send_call(struct spw_flight *flight);
+
+static void retry_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct spw_flight *flight = timer->owner;
+    uint32_t flags = SPW_ACQUIRE_RETRY | (flight->batch ? SPW_ACQUIRE_BATCH : 0u);
+    flight->admission = spw_admit(map_of(flight), flight->account_index, flight->account_generation, flags, 1,
+                                  0, spw_loop_now_ns(loop), &flight->ticket);
+    if (!flight->admission.may_call) {
+        fall_back_all(flight, flight->retry_type, SPW_CAUSE_RETRY_NO_TOKEN);
+        return;
+    }
+    flight->account->counters.retries++;
+    send_call(flight);
+}
+
+/* One retry at most, and only if it fits: not before the provider's own wait, not after the deadline of those who wait
+ * for it. */
+static void retry_or_fall_back(struct spw_flight *flight, const struct spw_call_end *end)
+{
+    struct spw_decider *d = flight->decider;
+    /* A lock on some object (BUSY) is tried again like a rate limit, but was none. */
+    bool busy = flight->answer.kind == SPW_ANSWER_BUSY;
+    flight->retry_type = busy ? SPW_FALLBACK_PROVIDER_ERROR : SPW_FALLBACK_RATE_LIMIT_429;
+    if (flight->attempts > 1) {
+        fall_back_all(flight, flight->retry_type, SPW_CAUSE_RETRY_429);
+        return;
+    }
+    uint64_t jitter_ms = RETRY_BASE_MS - RETRY_JITTER_MS + spw_decider_random(d) % (2 * RETRY_JITTER_MS + 1);
+    uint64_t at_ns = now_of(flight) + jitter_ms * UINT64_C(1000000);
+    bool told = end->gate_source == SPW_GATE_RETRY_AFTER || end->gate_source == SPW_GATE_RESET;
+    if (told && end->gate_until_ns > at_ns)
+        at_ns = end->gate_until_ns + spw_decider_random(d) % (RETRY_JITTER_MS * UINT64_C(1000000));
+    struct spw_job *staying = NULL, *job;
+    while ((job = take_job(flight))) {
+        if (at_ns + RETRY_ROOM_MS * UINT64_C(1000000) > job->deadline_ns) {
+            spw_job_fall_back(job, flight->retry_type, SPW_CAUSE_RETRY_TOO_LATE);
+        } else {
+            job->next = staying;
+            staying = job;
+        }
+    }
+    if (!staying) {
+        flight_free(flight);
+        return;
+    }
+    while ((job = staying)) {
+        staying = job->next;
+        add(flight, job);
+    }
+    flight->timer.fn = retry_due;
+    spw_loop_timer_set(d->options.loop, &flight->timer, at_ns);
+}
+
+/* ---- the call ---- */
+
+/* What an answer says about the limits. */
+static void read_signals(struct spw_flight *flight, const struct spw_http_response *response,
+                         struct spw_call_end *end)
+{
+    struct spw_signals signals;
+    spw_signals_read(end->outcome, response->status, response->headers, response->headers_bytes,
+                     flight->account->conf, spw_wall_ms(), now_of(flight), &signals);
+    if (signals.has_evidence)
+        spw_state_evidence_set(flight->decider->options.state, flight->account_index, &signals.evidence);
+    *end = signals.end;
+}
+
+static enum spw_call_result read_answer(struct spw_flight *flight, const struct spw_http_response *response,
+                                        struct spw_call_end *end)
+{
+    end->outcome = SPW_OUTCOME_FAILED;
+    switch (response->outcome) {
+    case SPW_HTTP_TIMEOUT:
+        return SPW_CALL_TIMEOUT;
+    case SPW_HTTP_CONNECT:
+        return SPW_CALL_CONNECT;
+    case SPW_HTTP_ANSWERED:
+        break;
+    default:
+        return SPW_CALL_BROKEN;
+    }
+    /* Any of the jobs: their quotes are the same in all that the answer depends on. */
+    flight->account->profile->read(&flight->jobs->request, response->status, response->headers,
+                                   response->headers_bytes, response->body, response->body_bytes,
+                                   &flight->answer);
+    end->outcome = spw_answer_outcome(flight->answer.kind);
+    switch (flight->answer.kind) {
+    case SPW_ANSWER_OK:
+        return SPW_CALL_OK;
+    case SPW_ANSWER_REJECTED:
+        return SPW_CALL_REJECTED;
+    case SPW_ANSWER_THROTTLED:
+    case SPW_ANSWER_BUSY:
+        return SPW_CALL_THROTTLED;
+    case SPW_ANSWER_BROKEN:
+        return SPW_CALL_BROKEN;
+    default:
+        return SPW_CALL_ERROR;
+    }
+}
+
+/* libcurl replaced a kept connection that was dead and sent the request again: the provider may have counted both. */
+static void charge_resent(struct spw_flight *flight, const struct spw_http_response *response)
+{
+    struct spw_ticket ticket;
+    if (response->attempts < 2)
+        return;
+    struct spw_admission a = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
+                                       SPW_ACQUIRE_RETRY, 1, 0, now_of(flight), &ticket);
+    struct spw_call_end none = {.outcome = SPW_OUTCOME_NEUTRAL};
+    if (a.may_call)
+        (void)spw_settle(map_of(flight), &ticket, now_of(flight), &none);
+}
+
+static void settle(struct spw_flight *flight, enum spw_call_result result, const struct spw_call_end *end)
+{
+    struct spw_decider_counters *c = &flight->account->counters;
+    c->calls[result]++;
+    if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(&flight->admission) >= 2000)
+        c->unexpected_429++;
+    flight->holds_ticket = false;
+    if (spw_settle(map_of(flight), &flight->ticket, now_of(flight), end))
+        spw_log(SPW_LOG_WARN, "breaker.changed", "account %s: the breaker %s", flight->account->conf->name,
+                end->outcome == SPW_OUTCOME_OK ? "closed" : "opened");
+}
+
+static void conclude(struct spw_flight *flight, enum spw_call_result result,
+                     const struct spw_http_response *response, const struct spw_call_end *end)
+{
+    const char *name = flight->account->conf->name;
+    switch (result) {
+    case SPW_CALL_OK:
+        live_all(flight, response);
+        return;
+    case SPW_CALL_REJECTED:
+        reject_all(flight, response);
+        return;
+    case SPW_CALL_THROTTLED:
+        retry_or_fall_back(flight, end);
+        return;
+    case SPW_CALL_TIMEOUT:
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_TIMEOUT, SPW_CAUSE_TIMEOUT);
+        return;
+    case SPW_CALL_CONNECT:
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
+        return;
+    case SPW_CALL_BROKEN:
+        spw_log(SPW_LOG_WARN, "provider.broken", "account %s: %s", name,
+                response->outcome == SPW_HTTP_ANSWERED ? flight->answer.detail : response->detail);
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_BAD_ANSWER);
+        return;
+    default:
+        spw_log(SPW_LOG_WARN, "provider.error", "account %s: status %u: %s", name, response->status,
+                flight->answer.detail);
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR,
+                      response->status >= 500 ? SPW_CAUSE_STATUS_5XX : SPW_CAUSE_BAD_ANSWER);
+    }
+}
+
+static void call_done(void *owner, const struct spw_http_response *response)
+{
+    struct spw_flight *flight = owner;
+    struct spw_call_end end;
+    flight->in_flight = NULL;
+    if (response->outcome == SPW_HTTP_CANCELLED) {
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
+        return;
+    }
+    memset(&end, 0, sizeof end);
+    flight->provider_status = response->status;
+    flight->provider_ms += (response->done_ns - response->sent_ns) / 1000000;
+    spw_answer_clean_up(&flight->answer);
+    memset(&flight->answer, 0, sizeof flight->answer);
+    charge_resent(flight, response);
+    enum spw_call_result result = read_answer(flight, response, &end);
+    if (response->outcome == SPW_HTTP_ANSWERED)
+        read_signals(flight, response, &end);
+    settle(flight, result, &end);
+    conclude(flight, result, response, &end);
+}
+
+static void send_call(struct spw_flight *flight)
+{
+    struct spw_http_request request;
+    struct spw_error err;
+    uint64_t deadline_ms = flight->account->conf->deadline_ms;
+    memset(&request, 0, sizeof request);
+    request.method = flight->call.method;
+    request.url = flight->call.url;
+    request.headers = (const char *const *)flight->call.headers;
+    request.header_count = flight->call.header_count;
+    request.body = flight->call.body;
+    request.body_bytes = flight->call.body_bytes;
+    /* Each job's own timer ends its wait; who joined last may wait for one deadline more. */
+    request.deadline_ns = now_of(flight) + 2 * deadline_ms * UINT64_C(1000000);
+    request.connect_timeout_ms = deadline_ms;
+    flight->attempts++;
+    flight->sent_ns = now_of(flight);
+    if (spw_http_client_send(flight->account->client, &request, call_done, flight, &flight->in_flight,
+                             &err) != SPW_STATUS_OK) {
+        spw_log(SPW_LOG_ERROR, "provider.send", "account %s: %s", flight->account->conf->name, err.text);
+        spw_abandon(map_of(flight), &flight->ticket, now_of(flight));
+        fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
+    }
+}
+
+/* ---- the beginning ---- */
+
+/* Only gate and breaker matter here: the token is in hand, and later reservations are no reason against this one. */
+static bool is_shut(enum spw_cause cause)
+{
+    return cause == SPW_CAUSE_GATE_SHUT || cause == SPW_CAUSE_REMAINING_BELOW_BUFFER ||
+           cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ||
+           cause == SPW_CAUSE_NOT_ATTACHED;
+}
+
+/* The reserved token has been earned. Gate and breaker may have shut meanwhile: then it goes back. */
+static void reservation_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct spw_flight *flight = timer->owner;
+    struct spw_ticket ignored;
+    struct spw_admission look = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
+                                          SPW_ACQUIRE_PEEK, 0, 0, spw_loop_now_ns(loop), &ignored);
+    bool own_probe = flight->ticket.probe || flight->ticket.refresh;
+    if (look.may_call || own_probe || !is_shut(look.cause)) {
+        send_call(flight);
+        return;
+    }
+    spw_abandon(map_of(flight), &flight->ticket, spw_loop_now_ns(loop));
+    flight->admission.breaker_state = look.breaker_state;
+    fall_back_all(flight, spw_refusal_type(look.cause), look.cause);
+}
+
+static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined)
+{
+    struct spw_flight *flight = calloc(1, sizeof *flight);
+    if (!flight) {
+        spw_outgoing_clean_up(call);
+        return NULL;
+    }
+    flight->decider = job->decider;
+    flight->account = job->account;
+    flight->account_index = job->account_index;
+    flight->account_generation = job->account_generation;
+    flight->key = job->cart_key;
+    flight->batch = job->batch;
+    flight->may_be_joined = may_be_joined;
+    flight->started_ns = spw_decider_now(job->decider);
+    flight->timer.owner = flight;
+    flight->call = *call;
+    memset(call, 0, sizeof *call);
+    flight->next = job->account->flights;
+    if (flight->next)
+        flight->next->link = &flight->next;
+    flight->link = &job->account->flights;
+    job->account->flights = flight;
+    add(flight, job);
+    return flight;
+}
+
+void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined)
+{
+    struct spw_flight *flight = flight_new(job, call, may_be_joined);
+    if (!flight) {
+        spw_job_fall_back(job, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
+        return;
+    }
+    uint64_t now_ns = now_of(flight), wait_ns = job->account->conf->wait_ms * UINT64_C(1000000);
+    uint64_t left_ns = job->deadline_ns > now_ns ? job->deadline_ns - now_ns : 0;
+    uint64_t room_ns = RETRY_ROOM_MS * UINT64_C(1000000);
+    if (wait_ns + room_ns > left_ns)
+        wait_ns = left_ns > room_ns ? left_ns - room_ns : 0;
+    flight->admission =
+        spw_admit(map_of(flight), flight->account_index, flight->account_generation,
+                  flight->batch ? SPW_ACQUIRE_BATCH : 0u, 1, wait_ns, now_ns, &flight->ticket);
+    flight->holds_ticket = flight->admission.may_call;
+    if (!flight->admission.may_call) {
+        if (flight->admission.wait_ns != SPW_FOREVER_NS)
+            job->result.live_again_in_ms = (flight->admission.wait_ns + 999999) / 1000000;
+        fall_back_all(flight, spw_refusal_type(flight->admission.cause), flight->admission.cause);
+    } else if (flight->admission.start_at_ns > now_ns) {
+        flight->timer.fn = reservation_due;
+        spw_loop_timer_set(flight->decider->options.loop, &flight->timer, flight->admission.start_at_ns);
+    } else {
+        send_call(flight);
+    }
+}

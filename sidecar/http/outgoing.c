@@ -1,0 +1,180 @@
+/* outgoing.c: a provider call as it is sent. See outgoing.h. */
+#include "sidecar/http/outgoing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+void spw_outgoing_take(struct spw_outgoing *out, struct spw_call *call)
+{
+    memset(out, 0, sizeof *out);
+    out->method = call->method;
+    out->url = call->url;
+    out->header_count = call->header_count;
+    for (size_t i = 0; i < call->header_count; i++)
+        out->headers[i] = call->headers[i];
+    out->body = call->body;
+    out->body_bytes = call->body_bytes;
+    memset(call, 0, sizeof *call);
+}
+
+void spw_outgoing_clean_up(struct spw_outgoing *out)
+{
+    for (size_t i = 0; i < out->header_count; i++) {
+        explicit_bzero(out->headers[i], strlen(out->headers[i]));
+        free(out->headers[i]);
+    }
+    free(out->url);
+    free(out->body);
+    memset(out, 0, sizeof *out);
+}
+
+const char *spw_header_next(const char *block, struct spw_header_part *out)
+{
+    while (*block) {
+        size_t bytes = strcspn(block, "\r\n");
+        const char *colon = memchr(block, ':', bytes);
+        const char *next = block + bytes + strspn(block + bytes, "\r\n");
+        if (colon && colon > block) {
+            out->name = block;
+            out->name_bytes = (size_t)(colon - block);
+            out->value = colon + 1 + strspn(colon + 1, " \t");
+            size_t skipped = (size_t)(out->value - block);
+            out->value_bytes = skipped < bytes ? bytes - skipped : 0;
+            while (out->value_bytes &&
+                   (out->value[out->value_bytes - 1] == ' ' || out->value[out->value_bytes - 1] == '\t'))
+                out->value_bytes--;
+            return next;
+        }
+        block = next;
+    }
+    return NULL;
+}
+
+static bool is_name(const struct spw_header_part *part, const char *name)
+{
+    return part->name_bytes == strlen(name) && strncasecmp(part->name, name, part->name_bytes) == 0;
+}
+
+static bool is_one_of(const struct spw_header_part *part, const char *const *names)
+{
+    for (size_t i = 0; names[i]; i++) {
+        if (is_name(part, names[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool begins(const struct spw_header_part *part, const char *prefix)
+{
+    return part->name_bytes >= strlen(prefix) && strncasecmp(part->name, prefix, strlen(prefix)) == 0;
+}
+
+/* RFC 9110, 7.6.1, and its predecessors. */
+static bool is_hop_by_hop(const struct spw_header_part *part)
+{
+    static const char *const names[] = {"Connection", "Keep-Alive",     "TE",
+                                        "Trailer",    "Trailers",       "Transfer-Encoding",
+                                        "Upgrade",    "Content-Length", NULL};
+    return is_one_of(part, names) || begins(part, "Proxy-");
+}
+
+/* Connection may name further headers that are for this hop alone. */
+static bool is_named_by_connection(const char *block, const struct spw_header_part *part)
+{
+    struct spw_header_part other;
+    while ((block = spw_header_next(block, &other))) {
+        if (!is_name(&other, "Connection"))
+            continue;
+        const char *p = other.value, *end = other.value + other.value_bytes;
+        while (p < end) {
+            while (p < end && (*p == ',' || *p == ' ' || *p == '\t'))
+                p++;
+            const char *word = p;
+            while (p < end && *p != ',' && *p != ' ' && *p != '\t')
+                p++;
+            if ((size_t)(p - word) == part->name_bytes &&
+                strncasecmp(word, part->name, part->name_bytes) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool passes_on(const char *block, const struct spw_header_part *part)
+{
+    static const char *const kept_back[] = {
+        "Host",      "Authorization", "X-API-KEY", "Cookie", "Expect", "Accept-Encoding",
+        "Forwarded", "Via",           "X-Real-IP", NULL};
+    return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-") &&
+           !begins(part, "X-Forwarded-") && !is_named_by_connection(block, part);
+}
+
+bool spw_header_passes_back(const struct spw_header_part *part)
+{
+    static const char *const kept_back[] = {
+        "Content-Encoding",          "Set-Cookie", "Date", "Content-Type", "Alt-Svc",
+        "Strict-Transport-Security", NULL};
+    return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-");
+}
+
+static enum spw_status no_memory(struct spw_error *err)
+{
+    return spw_error_set(err, SPW_STATUS_NO_MEMORY, "call: no memory: raise the container's memory limit");
+}
+
+static enum spw_status copy_headers(struct spw_outgoing *out, const struct spw_native_request *request,
+                                    struct spw_error *err)
+{
+    struct spw_header_part part;
+    for (const char *at = request->headers; (at = spw_header_next(at, &part));) {
+        if (!passes_on(request->headers, &part))
+            continue;
+        if (out->header_count + 1 == SPW_OUTGOING_HEADERS_MAX_COUNT)
+            return spw_error_set(err, SPW_STATUS_INVALID, "the request has more than %u headers",
+                                 SPW_OUTGOING_HEADERS_MAX_COUNT - 1);
+        char *line = NULL;
+        if (asprintf(&line, "%.*s: %.*s", (int)part.name_bytes, part.name, (int)part.value_bytes,
+                     part.value) < 0)
+            return no_memory(err);
+        out->headers[out->header_count++] = line;
+    }
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_outgoing_pass(struct spw_outgoing *out, const struct spw_profile *profile,
+                                  const struct spw_conf_account *account,
+                                  const struct spw_credential *credential,
+                                  const struct spw_native_request *request, struct spw_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->method = request->route->method;
+    bool query = request->query[0] != 0;
+    enum spw_status status = SPW_STATUS_OK;
+    if (asprintf(&out->url, "%s%s%s%s", account->url, request->path, query ? "?" : "", request->query) < 0) {
+        out->url = NULL;
+        status = no_memory(err);
+    }
+    if (status == SPW_STATUS_OK)
+        status = copy_headers(out, request, err);
+    if (status == SPW_STATUS_OK) {
+        char *line = profile->authorize(credential);
+        if (line)
+            out->headers[out->header_count++] = line;
+        else
+            status = no_memory(err);
+    }
+    if (status == SPW_STATUS_OK && request->body_bytes) {
+        out->body = malloc(request->body_bytes);
+        if (out->body) {
+            memcpy(out->body, request->body, request->body_bytes);
+            out->body_bytes = request->body_bytes;
+        } else {
+            status = no_memory(err);
+        }
+    }
+    if (status != SPW_STATUS_OK)
+        spw_outgoing_clean_up(out);
+    return status;
+}

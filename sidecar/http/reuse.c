@@ -1,0 +1,239 @@
+/* reuse.c: answers that may be given again. See reuse.h.
+ *
+ * A table is a chained hash and a list in the order of putting. An answer is one block: what it has beyond the fixed
+ * fields is copied behind it, so that small carts cost little.
+ */
+#include "sidecar/http/reuse.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/evp.h>
+
+#define CHAINS_COUNT 1024u /* a power of two */
+
+struct kept {
+    struct spw_key key;
+    struct kept *chained;
+    struct kept *older, *newer;
+    uint64_t until_ns;
+    size_t bytes;
+    struct spw_result result; /* its pointers are set anew when it is told */
+    uint32_t rate_ppb;
+    uint32_t jurisdictions_count;
+    bool has_answer, has_fallback;
+    size_t fallback_bytes;
+    unsigned char more[]; /* lines, jurisdictions, fallback answer; each aligned to 8 */
+};
+
+struct spw_reuse {
+    uint32_t max_count, count;
+    size_t max_bytes, bytes;
+    uint64_t crowded_ns;
+    struct kept *oldest, *newest;
+    struct kept *chains[CHAINS_COUNT];
+    struct spw_answer answer; /* what was got last */
+    struct spw_fallback_answer fallback;
+};
+
+/* ---- keys ---- */
+
+bool spw_key_maker_init(struct spw_key_maker *maker)
+{
+    return getrandom(maker->secret, sizeof maker->secret, 0) == (ssize_t)sizeof maker->secret;
+}
+
+bool spw_key_make(const struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
+                  struct spw_key *out)
+{
+    unsigned char digest[32];
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1 &&
+              EVP_DigestUpdate(context, maker->secret, sizeof maker->secret) == 1 &&
+              EVP_DigestUpdate(context, kind, strlen(kind) + 1) == 1 &&
+              EVP_DigestUpdate(context, text, bytes) == 1 && EVP_DigestFinal_ex(context, digest, NULL) == 1;
+    EVP_MD_CTX_free(context);
+    if (ok)
+        memcpy(out->bytes, digest, sizeof out->bytes);
+    return ok;
+}
+
+/* ---- the table ---- */
+
+struct spw_reuse *spw_reuse_new(uint32_t max_count, size_t max_bytes)
+{
+    struct spw_reuse *reuse = calloc(1, sizeof *reuse);
+    if (reuse) {
+        reuse->max_count = max_count;
+        reuse->max_bytes = max_bytes;
+    }
+    return reuse;
+}
+
+static struct kept **chain_of(struct spw_reuse *reuse, const struct spw_key *key)
+{
+    uint32_t hash; /* the digest is uniform: any bytes of it do */
+    memcpy(&hash, key->bytes, sizeof hash);
+    return &reuse->chains[hash & (CHAINS_COUNT - 1)];
+}
+
+static struct kept **find(struct spw_reuse *reuse, const struct spw_key *key)
+{
+    struct kept **at = chain_of(reuse, key);
+    while (*at && memcmp((*at)->key.bytes, key->bytes, sizeof key->bytes) != 0)
+        at = &(*at)->chained;
+    return at;
+}
+
+static void drop(struct spw_reuse *reuse, struct kept **at)
+{
+    struct kept *kept = *at;
+    *at = kept->chained;
+    *(kept->older ? &kept->older->newer : &reuse->oldest) = kept->newer;
+    *(kept->newer ? &kept->newer->older : &reuse->newest) = kept->older;
+    reuse->count--;
+    reuse->bytes -= kept->bytes;
+    free(kept);
+}
+
+void spw_reuse_drop(struct spw_reuse *reuse, const struct spw_key *key)
+{
+    struct kept **at = find(reuse, key);
+    if (*at)
+        drop(reuse, at);
+}
+
+void spw_reuse_destroy(struct spw_reuse *reuse)
+{
+    if (!reuse)
+        return;
+    while (reuse->oldest)
+        drop(reuse, find(reuse, &reuse->oldest->key));
+    free(reuse);
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 7) & ~(size_t)7;
+}
+
+static struct kept *kept_new(const struct spw_result *r)
+{
+    size_t lines = r->lines_count * sizeof r->lines[0];
+    size_t count = r->decision == SPW_DECISION_LIVE && r->answer ? r->answer->jurisdictions_count : 0;
+    size_t places = count * sizeof r->answer->jurisdictions[0];
+    size_t fallback =
+        r->fallback ? offsetof(struct spw_fallback_answer, assumptions) + r->fallback->assumptions_bytes + 1
+                    : 0;
+    if (r->fallback && fallback > sizeof *r->fallback)
+        fallback = sizeof *r->fallback;
+    size_t bytes = sizeof(struct kept) + aligned(lines) + aligned(places) + aligned(fallback);
+    struct kept *kept = calloc(1, bytes);
+    if (!kept)
+        return NULL;
+    kept->bytes = bytes;
+    kept->result = *r;
+    kept->has_answer = r->decision == SPW_DECISION_LIVE && r->answer;
+    kept->rate_ppb = kept->has_answer ? r->answer->rate_ppb : 0;
+    kept->jurisdictions_count = (uint32_t)count;
+    kept->has_fallback = r->fallback != NULL;
+    kept->fallback_bytes = fallback;
+    if (lines)
+        memcpy(kept->more, r->lines, lines);
+    if (places)
+        memcpy(kept->more + aligned(lines), r->answer->jurisdictions, places);
+    if (fallback)
+        memcpy(kept->more + aligned(lines) + aligned(places), r->fallback, fallback);
+    return kept;
+}
+
+void spw_reuse_put(struct spw_reuse *reuse, const struct spw_key *key, uint64_t now_ns, uint64_t until_ns,
+                   const struct spw_result *result)
+{
+    struct kept *kept = kept_new(result);
+    if (!kept)
+        return;
+    spw_reuse_drop(reuse, key);
+    while (reuse->oldest &&
+           (reuse->count >= reuse->max_count || reuse->bytes + kept->bytes > reuse->max_bytes ||
+            reuse->oldest->until_ns <= now_ns)) {
+        if (reuse->oldest->until_ns > now_ns)
+            reuse->crowded_ns = now_ns;
+        drop(reuse, find(reuse, &reuse->oldest->key));
+    }
+    struct kept **chain = chain_of(reuse, key);
+    kept->key = *key;
+    kept->until_ns = until_ns;
+    kept->chained = *chain;
+    *chain = kept;
+    kept->older = reuse->newest;
+    *(reuse->newest ? &reuse->newest->newer : &reuse->oldest) = kept;
+    reuse->newest = kept;
+    reuse->count++;
+    reuse->bytes += kept->bytes;
+}
+
+static void tell(struct spw_reuse *reuse, const struct kept *kept, struct spw_result *out)
+{
+    size_t lines = aligned(kept->result.lines_count * sizeof kept->result.lines[0]);
+    size_t places = kept->jurisdictions_count * sizeof reuse->answer.jurisdictions[0];
+    *out = kept->result;
+    out->request = NULL;
+    out->handback = NULL;
+    out->native = NULL;
+    out->lines = (const struct spw_line_tax *)(const void *)kept->more;
+    out->answer = NULL;
+    out->fallback = NULL;
+    if (kept->has_answer) {
+        reuse->answer.kind = SPW_ANSWER_OK;
+        reuse->answer.tax_minor = kept->result.tax_minor;
+        reuse->answer.lines_count = kept->result.lines_count;
+        reuse->answer.rate_ppb = kept->rate_ppb;
+        reuse->answer.jurisdictions_count = kept->jurisdictions_count;
+        if (places)
+            memcpy(reuse->answer.jurisdictions, kept->more + lines, places);
+        out->answer = &reuse->answer;
+    }
+    if (kept->has_fallback) {
+        memset(&reuse->fallback, 0, sizeof reuse->fallback);
+        memcpy(&reuse->fallback, kept->more + lines + aligned(places), kept->fallback_bytes);
+        out->fallback = &reuse->fallback;
+    }
+}
+
+bool spw_reuse_get(struct spw_reuse *reuse, const struct spw_key *key, uint64_t now_ns,
+                   struct spw_result *out)
+{
+    struct kept **at = find(reuse, key);
+    if (!*at)
+        return false;
+    if ((*at)->until_ns <= now_ns) {
+        drop(reuse, at);
+        return false;
+    }
+    tell(reuse, *at, out);
+    return true;
+}
+
+uint64_t spw_reuse_crowded_ns(const struct spw_reuse *reuse)
+{
+    return reuse->crowded_ns;
+}
+
+void spw_reuse_each(struct spw_reuse *reuse, const char *reference, uint64_t now_ns, spw_reuse_fn *fn,
+                    void *owner)
+{
+    struct spw_result result;
+    bool go_on = true;
+    for (const struct kept *kept = reuse->newest; kept && go_on; kept = kept->older) {
+        const struct spw_result *r = &kept->result;
+        if (kept->until_ns > now_ns &&
+            (strcmp(r->quote_id, reference) == 0 || strcmp(r->decision_id, reference) == 0 ||
+             strcmp(r->flag_id, reference) == 0 || strcmp(r->quote_ref, reference) == 0)) {
+            tell(reuse, kept, &result);
+            go_on = fn(owner, &result);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+/* reuse.h: answers that may be given again: to an identical cart for a while, or to the same decision asked twice.
+ *
+ * Owns: bounded tables of answers and the keyed digests they are found by. Called by: decide.c, job.c, quote_door.c.
+ * Thread: the loop thread.
+ *
+ * A key is a digest under a secret drawn at start: nobody can make two carts share one, and no address stays here.
+ */
+#ifndef SPW_HTTP_REUSE_H
+#define SPW_HTTP_REUSE_H
+
+#include "sidecar/http/decide.h"
+
+struct spw_key {
+    uint8_t bytes[16];
+};
+
+/* Digest of `kind` and the bytes; false when libcrypto has no SHA-256. */
+struct spw_key_maker {
+    uint8_t secret[32];
+};
+bool spw_key_maker_init(struct spw_key_maker *maker);
+bool spw_key_make(const struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
+                  struct spw_key *out);
+
+struct spw_reuse; /* one table */
+
+/* At most max_count answers and max_bytes together: the oldest go first. NULL without memory. */
+struct spw_reuse *spw_reuse_new(uint32_t max_count, size_t max_bytes);
+void spw_reuse_destroy(struct spw_reuse *reuse);
+
+/* Keep a live or fallback answer until until_ns, in place of an earlier one under the key. Without memory nothing is
+ * kept. */
+void spw_reuse_put(struct spw_reuse *reuse, const struct spw_key *key, uint64_t now_ns, uint64_t until_ns,
+                   const struct spw_result *result);
+/* The answer under the key; its pointers hold until the next call with this table. `request` is left NULL. */
+bool spw_reuse_get(struct spw_reuse *reuse, const struct spw_key *key, uint64_t now_ns,
+                   struct spw_result *out);
+void spw_reuse_drop(struct spw_reuse *reuse, const struct spw_key *key);
+/* When an answer was last pushed out before its time; 0 = never. */
+uint64_t spw_reuse_crowded_ns(const struct spw_reuse *reuse);
+
+/* Every answer that has this text as quote, decision or flag id, or as the caller's reference; newest first. */
+typedef bool spw_reuse_fn(void *owner, const struct spw_result *result); /* false = stop */
+void spw_reuse_each(struct spw_reuse *reuse, const char *reference, uint64_t now_ns, spw_reuse_fn *fn,
+                    void *owner);
+
+#endif
