@@ -11,6 +11,7 @@
 #include "sidecar/ctl/ctl.h"
 #include "sidecar/ctl/json.h"
 #include "sidecar/ctl/table.h"
+#include "sidecar/replay/convert.h"
 #include "sidecar/replay/run.h"
 
 #define OUT_BUFFER_BYTES 65536u
@@ -154,6 +155,72 @@ static int run_replay(struct spw_ctl *ctl)
     return code;
 }
 
+static int read_format(struct spw_ctl *ctl, struct spw_convert_options *options)
+{
+    static const char *const names[] = {"combined", "json", "csv"};
+    const char *format = spw_ctl_value(ctl, "--format");
+    for (unsigned i = 0; format && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(format, names[i]) == 0) {
+            options->format = (enum spw_convert_format)i;
+            return 0;
+        }
+    }
+    return spw_ctl_usage(ctl, "--format: combined, json or csv");
+}
+
+/* What was left out is told on stderr; a log of which nothing can be read is a failure. */
+static int tell_counts(const struct spw_ctl *ctl, const struct spw_convert_counts *counts)
+{
+    if (counts->back)
+        fprintf(stderr,
+                "spillwayctl: %" PRIu64
+                " stamps lie before the line before them and were taken as of its moment\n",
+                counts->back);
+    if (!counts->bad)
+        return SPW_CTL_OK;
+    if (!counts->taken)
+        return spw_ctl_fail(ctl, SPW_CTL_REFUSED, "no line could be read; the first: %s",
+                            counts->first_bad.text);
+    fprintf(stderr,
+            "spillwayctl: %" PRIu64 " of %" PRIu64
+            " lines could not be read and were left out; the first: %s\n",
+            counts->bad, counts->lines, counts->first_bad.text);
+    return SPW_CTL_OK;
+}
+
+static const char *value_or(const struct spw_ctl *ctl, const char *name, const char *otherwise)
+{
+    const char *value = spw_ctl_value(ctl, name);
+    return value ? value : otherwise;
+}
+
+static int run_convert(struct spw_ctl *ctl)
+{
+    struct spw_convert_options options = {.out = stdout,
+                                          .account = spw_ctl_value(ctl, "--account"),
+                                          .integration = spw_ctl_value(ctl, "--integration"),
+                                          .match = spw_ctl_value(ctl, "--match"),
+                                          .time_field = value_or(ctl, "--time", "time"),
+                                          .status_field = value_or(ctl, "--status", "status"),
+                                          .latency_field = value_or(ctl, "--latency", "request_time"),
+                                          .outcomes = !spw_ctl_value(ctl, "--no-outcomes"),
+                                          .spread = spw_ctl_value(ctl, "--spread") != NULL};
+    struct spw_convert_counts counts;
+    struct spw_error err;
+    if (!options.account)
+        return spw_ctl_usage(ctl, "say whose calls these were: --account NAME");
+    int code = read_format(ctl, &options);
+    if (!code)
+        code = open_input(ctl, &options.in, &options.name);
+    if (code)
+        return code;
+    setvbuf(stdout, NULL, _IOFBF, OUT_BUFFER_BYTES);
+    code = spw_convert(&options, &counts, &err) ? fail(ctl, &err) : tell_counts(ctl, &counts);
+    if (options.in != stdin)
+        fclose(options.in);
+    return code;
+}
+
 const struct spw_ctl_command spw_ctl_replay_commands[] = {
     {.name = "replay",
      .arguments = "[EVENTS]",
@@ -167,4 +234,23 @@ const struct spw_ctl_command spw_ctl_replay_commands[] = {
                  {"--keep-going", NULL, "an event that cannot be used becomes an error object"},
                  {"--epoch", "SECONDS", "unix time when the events' clock is 0 (default 0)"}},
      .run = run_replay},
+    {.group = "replay",
+     .name = "convert",
+     .arguments = "[LOG]",
+     .arguments_max = 1,
+     .summary = "An access log as events for replay.",
+     .examples =
+         "  spillwayctl replay convert --format combined --account main --match 'POST /checkout' access.log\n"
+         "  spillwayctl replay convert --format json --account main --time ts --latency took_ms "
+         "calls.jsonl\n",
+     .options = {{"--format", "FORM", "combined (Apache, nginx; also common), json (one object a line), csv"},
+                 {"--account", "NAME", "the account the calls were made with"},
+                 {"--integration", "NAME", "who made them (default: the account's first)"},
+                 {"--match", "REGEX", "only lines that match this extended regular expression"},
+                 {"--time", "FIELD", "json, csv: where the time is (default time)"},
+                 {"--status", "FIELD", "json, csv: where the HTTP status is (default status)"},
+                 {"--latency", "FIELD", "json, csv: seconds, or _ms, _us, _ns (default request_time)"},
+                 {"--no-outcomes", NULL, "only the calls: the status is not the provider's"},
+                 {"--spread", NULL, "spread the lines of one whole second over it"}},
+     .run = run_convert},
     {.name = NULL}};

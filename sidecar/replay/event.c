@@ -16,7 +16,6 @@
 #define NS_PER_S      UINT64_C(1000000000)
 #define NS_PER_MS     UINT64_C(1000000)
 #define SPAN_MAX_NS   (UINT64_C(3660) * 86400 * NS_PER_S)
-#define NUMBER_BYTES  40u
 #define HEADERS_BYTES 65536u /* more than any answer's */
 
 static const char *const op_names[SPW_REPLAY_OPS] = {"acquire", "peek", "release",
@@ -96,28 +95,27 @@ void spw_replay_seconds_format(uint64_t ns, char out[SPW_REPLAY_SECONDS_BYTES])
     out[at + 9] = 0;
 }
 
-/* The decimal that a JSON number was written as. A double keeps 15 digits of it faithfully; one that needs more was
- * written with more than a double can hold. */
-static bool number_text(const json_t *value, char out[NUMBER_BYTES])
+/* A double keeps 15 digits faithfully. */
+bool spw_replay_number_text(const json_t *value, char out[SPW_REPLAY_NUMBER_BYTES])
 {
     if (json_is_integer(value)) {
-        snprintf(out, NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         return true;
     }
     double d = json_real_value(value);
-    snprintf(out, NUMBER_BYTES, "%.15g", d);
+    snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.15g", d);
     if (strchr(out, 'e'))
-        snprintf(out, NUMBER_BYTES, "%.9f", d);
+        snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.9f", d);
     return strtod(out, NULL) == d;
 }
 
 /* Seconds as text ("1.5") or as a JSON number. */
 static bool take_seconds(struct read *r, const json_t *value, uint64_t *out_ns)
 {
-    char number[NUMBER_BYTES];
+    char number[SPW_REPLAY_NUMBER_BYTES];
     const char *text = json_string_value(value);
     if (json_is_number(value)) {
-        if (!number_text(value, number))
+        if (!spw_replay_number_text(value, number))
             return fault(r, "%.17g has more digits than a JSON number keeps: write it as text, \"%.17g\"",
                          json_real_value(value), json_real_value(value));
         text = number;
@@ -322,10 +320,10 @@ static bool put_bytes(struct read *r, const char *bytes, size_t count)
 /* One line of a header. A line's end inside it would make two. */
 static bool put_header(struct read *r, const char *name, const json_t *value)
 {
-    char number[NUMBER_BYTES];
+    char number[SPW_REPLAY_NUMBER_BYTES];
     const char *text = json_string_value(value);
     if (json_is_number(value)) {
-        (void)number_text(value, number); /* no header of limits has more than fifteen digits */
+        (void)spw_replay_number_text(value, number); /* no header of limits has more than fifteen digits */
         text = number;
     }
     if (!text || strpbrk(text, "\r\n") || strpbrk(name, ":\r\n") || !*name)

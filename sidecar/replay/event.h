@@ -81,6 +81,10 @@ enum spw_status spw_replay_event_read(struct spw_replay_reader *reader, const ch
                                       struct spw_replay_event *out, struct spw_error *err) SPW_WARN_UNUSED;
 void spw_replay_reader_clean_up(struct spw_replay_reader *reader);
 
+/* The decimal that a JSON number was written as. false: it was written with more than a double keeps. */
+#define SPW_REPLAY_NUMBER_BYTES 40u
+bool spw_replay_number_text(const json_t *value, char out[SPW_REPLAY_NUMBER_BYTES]);
+
 /* "1.5", "1784030405.123456789": seconds with at most nine decimals, exactly, in nanoseconds. */
 bool spw_replay_seconds_parse(const char *text, uint64_t *out_ns);
 #define SPW_REPLAY_SECONDS_BYTES 24u

@@ -23,7 +23,7 @@ WATCHDOG_S = 60  # ends a hang; nothing is measured by it
 OK, REFUSED, USAGE, UNREACHED = 0, 1, 2, 3
 COMMANDS = ("status", "version", "limits list", "limits get", "limits set", "breaker get", "breaker open",
             "breaker close", "breaker auto", "breaker observe", "breaker disable", "breaker reset", "rates load",
-            "rates lookup", "rates show", "flags export", "flags find", "replay")
+            "rates lookup", "rates show", "flags export", "flags find", "replay", "replay convert")
 
 
 def run(*words, address=None, **more):
