@@ -186,9 +186,7 @@ static enum spw_status build_call(struct spw_job *job, const struct spw_native_r
     enum spw_status status =
         profile->build(&job->request, conf, &credential, job->result.decision_id, &call, err);
     /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
-    if (status == SPW_STATUS_OK &&
-        (strncmp(call.url, conf->url, strlen(conf->url)) != 0 ||
-         !spw_profile_route(profile, conf, call.method, call.url + strlen(conf->url)))) {
+    if (status == SPW_STATUS_OK && !spw_profile_allows(profile, conf, &call)) {
         spw_log(SPW_LOG_ERROR, "provider.path",
                 "account %s: a call outside what profile %s allows is not sent", conf->name, profile->name);
         spw_call_clean_up(&call);

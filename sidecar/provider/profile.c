@@ -9,8 +9,9 @@
 
 #include "sidecar/provider/profiles.h"
 
-static const struct spw_profile *const profiles[] = {&spw_profile_taxcloud, &spw_profile_http};
-#define PROFILE_NAMES "taxcloud, http"
+static const struct spw_profile *const profiles[] = {&spw_profile_avatax, &spw_profile_taxcloud,
+                                                     &spw_profile_http};
+#define PROFILE_NAMES "avatax, taxcloud, http"
 
 const struct spw_profile *spw_profile_find(const char *name)
 {
@@ -111,6 +112,22 @@ const struct spw_route *spw_profile_route(const struct spw_profile *profile,
             return route;
     }
     return profile->is_tax ? NULL : configured_route(account, method, path);
+}
+
+bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
+                        const struct spw_call *call)
+{
+    char path[1024];
+    size_t base_bytes = strlen(account->url);
+    if (!call->url || strncmp(call->url, account->url, base_bytes) != 0)
+        return false;
+    const char *rest = call->url + base_bytes;
+    size_t bytes = strcspn(rest, "?");
+    if (bytes >= sizeof path)
+        return false;
+    memcpy(path, rest, bytes);
+    path[bytes] = 0;
+    return spw_profile_route(profile, account, call->method, path) != NULL;
 }
 
 void spw_call_clean_up(struct spw_call *call)

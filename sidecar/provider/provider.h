@@ -272,6 +272,10 @@ struct spw_profile {
 const struct spw_profile *spw_profile_find(const char *name);
 /* "taxcloud, ..." for error texts. */
 const char *spw_profile_names(void);
+/* Does a call that a profile has built go to the account's own address and an allowed path? Its query is the profile's
+ * own work and not looked at. */
+bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf_account *account,
+                        const struct spw_call *call);
 /* Can two servers read this decoded path in one way only? */
 bool spw_profile_path_is_plain(const char *path);
 /* The route of this method + decoded path for this account; NULL = not allowed. */

@@ -19,8 +19,9 @@
     "    provider: taxcloud\n"                                                                               \
     "    connection: c-1\n"                                                                                  \
     "    credentials: {api_key_env: KEY}\n"
-#define LIMIT "    limit: {rate: 100/s, burst: 100, pods: 4}\n"
-#define GOOD  HEAD LIMIT
+#define LIMIT  "    limit: {rate: 100/s, burst: 100, pods: 4}\n"
+#define GOOD   HEAD LIMIT
+#define AVATAX "accounts:\n  v:\n    provider: avatax\n"
 #define HTTP_ROUTE(route)                                                                                    \
     "accounts:\n"                                                                                            \
     "  p:\n"                                                                                                 \
@@ -125,7 +126,11 @@ static void every_key_of_the_full_file_arrives(void **unused)
     if (spw_conf_parse("full.yaml", text, bytes, &conf, &err) != SPW_STATUS_OK)
         fail_msg("%s", err.text);
     free(text);
-    assert_int_equal(conf->accounts_count, 3);
+    assert_int_equal(conf->accounts_count, 4);
+    const struct spw_conf_account *v = &conf->accounts[3];
+    assert_string_equal(v->company, "ACME-US");
+    assert_string_equal(v->user.file, "/etc/spillway/secrets/avalara/username");
+    assert_string_equal(v->api_key.file, "/etc/spillway/secrets/avalara/password");
     const struct spw_conf_account *p = &conf->accounts[2];
     assert_string_equal(p->provider, "http");
     assert_string_equal(p->credential_header, "X-API-Key");
@@ -290,6 +295,18 @@ static const struct bad_case BAD[] = {
      "7:24: accounts.a.credential_header: ", "belongs to provider"},
     {GOOD "    rate_headers: {reset_unit: weeks}\n",
      "7:32: accounts.a.rate_headers.reset_unit: ", "auto, delta_s, delta_ms, epoch_s, epoch_ms"},
+    /* two parts */
+    {AVATAX "", "2:3: accounts.v.company: ", "is missing"},
+    {AVATAX "    company: A\n", "2:3: accounts.v.credentials: ", "username_file"},
+    {AVATAX "    company: A\n    credentials: {username_env: U}\n",
+     "5:5: accounts.v.credentials: ", "a user name alone"},
+    {AVATAX "    company: A\n    credentials: {password_env: U}\n",
+     "5:5: accounts.v.credentials: ", "a password alone"},
+    {AVATAX "    company: A\n    credentials: {password_env: P, username_env: U, api_key_env: K}\n",
+     "5:5: accounts.v.credentials: ", "keep one kind"},
+    {AVATAX "    company: A\n    credentials: {password_env: P, username_env: U, username_file: /u}\n",
+     "5:5: accounts.v.credentials: ", "names both username_file and username_env"},
+    {AVATAX "    company: A/B\n", "4:14: accounts.v.company: ", "is no name"},
     /* any other API */
     {HTTP, "2:3: accounts.p.url: ", "is missing"},
     {HTTP "    connection: c\n", "6:17: accounts.p.connection: ", "is not used by provider http"},

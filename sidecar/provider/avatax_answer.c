@@ -1,0 +1,312 @@
+/* avatax_answer.c: reading what AvaTax answers: calculations, errors, documents in the books.
+ *
+ * Owns: the reading rules. Called by: the profile. Thread: any; pure over (status, body).
+ *
+ * AvaTax tells a limit by an error code, and which HTTP status such an error rides on is written nowhere: the codes
+ * are looked for in every answer. Its rate limit has no header of its own that is known.
+ */
+#include "sidecar/provider/avatax.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sidecar/provider/answer.h"
+#include "sidecar/provider/wire.h"
+
+struct limit_code {
+    const char *code;
+    int number;
+    enum spw_throttle throttle;
+};
+static const struct limit_code limit_codes[] = {
+    {"RequestLimitExceeded", 1715, SPW_THROTTLE_RATE},
+    {"ConcurrentRequestLimitExceeded", 1716, SPW_THROTTLE_CONCURRENCY},
+    {"RateLimitExceededError", 1723, SPW_THROTTLE_RATE},
+    {"RateLimitExceeded", 4011, SPW_THROTTLE_RATE},
+};
+/* About the account's credentials and settings: nothing a shopper can mend. */
+static const char *const account_codes[] = {"AuthenticationException", "AuthenticationIncomplete",
+                                            "AuthorizationException",  "PermissionRequired",
+                                            "SubscriptionRequired",    "CompanyNotFoundError",
+                                            "AccountInactive",         "TermsConditionsRequired"};
+
+static const char *code_of(const json_t *error)
+{
+    const char *code = json_string_value(json_object_get(error, "code"));
+    return code ? code : "";
+}
+
+static bool is_limit(const json_t *object, enum spw_throttle *throttle)
+{
+    json_int_t number = json_integer_value(json_object_get(object, "number"));
+    for (size_t i = 0; i < sizeof limit_codes / sizeof limit_codes[0]; i++)
+        if (strcmp(code_of(object), limit_codes[i].code) == 0 || number == limit_codes[i].number) {
+            *throttle = limit_codes[i].throttle;
+            return true;
+        }
+    return false;
+}
+
+static bool tells_limit(const json_t *error, enum spw_throttle *throttle)
+{
+    size_t i;
+    json_t *detail;
+    if (is_limit(error, throttle))
+        return true;
+    json_array_foreach(json_object_get(error, "details"), i, detail)
+    {
+        if (is_limit(detail, throttle))
+            return true;
+    }
+    return false;
+}
+
+static bool is_account_fault(const json_t *error)
+{
+    for (size_t i = 0; i < sizeof account_codes / sizeof account_codes[0]; i++)
+        if (strcmp(code_of(error), account_codes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* false: no 2xx with an answer in it; told in *out. */
+static bool judge_status(uint32_t status, const json_t *root, struct spw_answer *out)
+{
+    const json_t *error = json_object_get(root, "error");
+    enum spw_throttle throttle = SPW_THROTTLE_RATE;
+    bool has_error = json_is_object(error);
+    if (status == 429 || (has_error && tells_limit(error, &throttle))) {
+        if (has_error)
+            (void)tells_limit(error, &throttle);
+        spw_answer_fail(out, SPW_ANSWER_THROTTLED, "AvaTax asks for fewer requests (status %u)", status);
+        out->throttle = throttle;
+    } else if (status == 401 || status == 403 || (has_error && is_account_fault(error))) {
+        spw_answer_fail(out, SPW_ANSWER_ERROR,
+                        "AvaTax refused the account (status %u, %.60s); check accounts.*.credentials and "
+                        "company",
+                        status, code_of(error));
+    } else if (status < 200 || (status >= 300 && status < 400) || status >= 500 || status == 405 ||
+               status == 408) {
+        spw_answer_fail(out, SPW_ANSWER_ERROR, "AvaTax answered status %u", status);
+    } else if (status >= 400 && has_error) {
+        spw_answer_reject(out, root, status);
+    } else if (status >= 400) {
+        spw_answer_fail(out, SPW_ANSWER_ERROR,
+                        "status %u without AvaTax's error form: something in between answered", status);
+    } else if (has_error) {
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "a success that holds an error (%.60s)", code_of(error));
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* ---- calculations ---- */
+
+static const char *level_of(const json_t *part)
+{
+    static const struct {
+        const char *type, *level;
+    } levels[] = {{"State", "state"},     {"STA", "state"},  {"County", "county"},   {"CTY", "county"},
+                  {"City", "city"},       {"CIT", "city"},   {"Country", "country"}, {"CNT", "country"},
+                  {"Special", "special"}, {"STJ", "special"}};
+    const char *type = json_string_value(json_object_get(part, "jurisType"));
+    if (!type)
+        type = json_string_value(json_object_get(part, "jurisdictionType"));
+    for (size_t i = 0; type && i < sizeof levels / sizeof levels[0]; i++)
+        if (strcmp(type, levels[i].type) == 0)
+            return levels[i].level;
+    return "special";
+}
+
+/* The line's parts: its combined rate, and each into the list of jurisdictions. false: a part is no number. */
+static bool read_details(const json_t *line, int64_t *combined_ppb, struct spw_answer *out)
+{
+    size_t i;
+    json_t *part;
+    *combined_ppb = 0;
+    json_array_foreach(json_object_get(line, "details"), i, part)
+    {
+        int64_t rate_ppb, tax_minor;
+        if (!spw_wire_number(json_object_get(part, "rate"), 9, &rate_ppb) ||
+            !spw_wire_number(json_object_get(part, "tax"), 2, &tax_minor) || rate_ppb < 0 ||
+            rate_ppb > SPW_WIRE_PPB) {
+            spw_answer_fail(out, SPW_ANSWER_BROKEN, "a tax detail has no rate or tax that is a number");
+            return false;
+        }
+        if (tax_minor)
+            *combined_ppb += rate_ppb;
+        spw_answer_add_jurisdiction(out, level_of(part), rate_ppb, tax_minor);
+    }
+    if (*combined_ppb > SPW_WIRE_PPB)
+        *combined_ppb = 0; /* not to be told as one rate; the tax itself is checked on its own */
+    return true;
+}
+
+/* lineNumber is what build gave: 1 to count. */
+static bool read_index(const json_t *line, size_t *index)
+{
+    const json_t *number = json_object_get(line, "lineNumber");
+    const char *text = json_string_value(number);
+    char *end = NULL;
+    unsigned long value = text && *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (!text || !end || *end || value > SPW_LINES_MAX_COUNT + 1)
+        return false;
+    *index = value - 1;
+    return true;
+}
+
+static bool read_line(struct spw_answer_reader *r, const json_t *line, uint32_t first_ppb_at[2])
+{
+    size_t index;
+    int64_t tax_minor, taxable_minor = 0, combined_ppb;
+    const json_t *taxable = json_object_get(line, "taxableAmount");
+    if (!read_index(line, &index)) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line has no \"lineNumber\" that was asked for");
+        return false;
+    }
+    if (!spw_wire_number(json_object_get(line, "tax"), 2, &tax_minor) ||
+        (taxable && !spw_wire_number(taxable, 2, &taxable_minor))) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "line %zu has no number \"tax\" or \"taxableAmount\"",
+                        index);
+        return false;
+    }
+    if (!read_details(line, &combined_ppb, r->out) ||
+        !spw_answer_reader_line(r, index, taxable != NULL, taxable_minor, tax_minor, combined_ppb))
+        return false;
+    if (combined_ppb && tax_minor && index < first_ppb_at[0]) { /* the first taxed line in the order asked */
+        first_ppb_at[0] = (uint32_t)index;
+        first_ppb_at[1] = (uint32_t)combined_ppb;
+    }
+    return true;
+}
+
+static int64_t asked_total_minor(const struct spw_quote_request *quote)
+{
+    int64_t sum_minor = quote->shipping_minor;
+    for (uint32_t i = 0; i < quote->line_count; i++)
+        if (__builtin_add_overflow(sum_minor, quote->lines[i].amount_minor, &sum_minor))
+            return INT64_MIN;
+    return sum_minor;
+}
+
+static void read_transaction(struct spw_answer_reader *r, const json_t *root)
+{
+    const char *asked = r->quote->currency ? r->quote->currency : "USD";
+    const char *currency = json_string_value(json_object_get(root, "currencyCode"));
+    const json_t *lines = json_object_get(root, "lines"), *amount = json_object_get(root, "totalAmount");
+    int64_t total_minor, amount_minor = 0;
+    uint32_t first_ppb_at[2] = {UINT32_MAX, 0};
+    size_t i;
+    json_t *line;
+    if (currency && strcmp(currency, asked) != 0) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the answer is not in the currency asked for");
+        return;
+    }
+    if (!spw_wire_number(json_object_get(root, "totalTax"), 2, &total_minor)) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "there is no number \"totalTax\"");
+        return;
+    }
+    if (amount &&
+        (!spw_wire_number(amount, 2, &amount_minor) || amount_minor != asked_total_minor(r->quote))) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "\"totalAmount\" is not what was asked for");
+        return;
+    }
+    if (!json_is_array(lines)) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "there is no list \"lines\"");
+        return;
+    }
+    json_array_foreach(lines, i, line)
+    {
+        if (!read_line(r, line, first_ppb_at))
+            return;
+    }
+    spw_answer_reader_finish(r, total_minor);
+    if (r->out->kind == SPW_ANSWER_OK)
+        r->out->rate_ppb = first_ppb_at[1];
+}
+
+void spw_avatax_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,
+                     size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
+{
+    struct spw_answer_reader r;
+    (void)headers;
+    (void)headers_bytes;
+    if (!spw_answer_reader_init(&r, quote, "AvaTax", out))
+        return;
+    json_t *root = spw_wire_parse(body, body_bytes);
+    if (judge_status(status, root, out)) {
+        if (root)
+            read_transaction(&r, root);
+        else
+            spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON object it should be");
+    }
+    json_decref(root);
+}
+
+void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char *headers,
+                      size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
+{
+    json_t *root = spw_wire_parse(body, body_bytes);
+    int64_t total_minor;
+    (void)headers;
+    (void)headers_bytes;
+    memset(out, 0, sizeof *out);
+    if (status == 404 && route && route->kind != SPW_ROUTE_CALCULATE && !root)
+        out->kind = SPW_ANSWER_REJECTED; /* a document that does not exist */
+    else if (judge_status(status, root, out) && route && route->kind == SPW_ROUTE_CALCULATE &&
+             (!spw_wire_number(json_object_get(root, "totalTax"), 2, &total_minor)))
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
+    spw_answer_clean_up(out);
+    json_decref(root);
+}
+
+/* ---- the books ---- */
+
+static void read_document(bool is_back, uint32_t status, const char *body, size_t body_bytes,
+                          struct spw_booked_answer *out)
+{
+    struct spw_answer answer = {.kind = SPW_ANSWER_OK};
+    json_t *root = spw_wire_parse(body, body_bytes);
+    memset(out, 0, sizeof *out);
+    out->booked = SPW_BOOKED_FAILED;
+    if (is_back && status == 404) {
+        out->booked = SPW_BOOKED_MISSING;
+        snprintf(out->detail, sizeof out->detail, "AvaTax has no such document");
+    } else if (judge_status(status, root, &answer)) {
+        const char *state = json_string_value(json_object_get(root, "status"));
+        out->has_tax = spw_wire_number(json_object_get(root, "totalTax"), 2, &out->tax_minor);
+        if (state && strcmp(state, "Cancelled") == 0) {
+            out->booked = SPW_BOOKED_REJECTED;
+            snprintf(out->detail, sizeof out->detail, "the document was voided in AvaTax");
+        } else if (out->has_tax) {
+            out->booked = SPW_BOOKED;
+        } else {
+            snprintf(out->detail, sizeof out->detail, "a success without \"totalTax\"");
+        }
+    } else {
+        const char *code = code_of(json_object_get(root, "error"));
+        snprintf(out->detail, sizeof out->detail, "AvaTax answered status %u %.60s", status, code);
+        if (answer.kind == SPW_ANSWER_THROTTLED)
+            out->booked = SPW_BOOKED_THROTTLED;
+        else if (answer.kind == SPW_ANSWER_REJECTED)
+            out->booked = strcmp(code, "DuplicateEntry") == 0 ? SPW_BOOKED_ALREADY : SPW_BOOKED_REJECTED;
+    }
+    spw_answer_clean_up(&answer);
+    json_decref(root);
+}
+
+void spw_avatax_read_book(const struct spw_booking *booking, uint32_t status, const char *body,
+                          size_t body_bytes, struct spw_booked_answer *out)
+{
+    (void)booking;
+    read_document(false, status, body, body_bytes, out);
+}
+
+void spw_avatax_read_book_back(const struct spw_booking *booking, uint32_t status, const char *body,
+                               size_t body_bytes, struct spw_booked_answer *out)
+{
+    (void)booking;
+    read_document(true, status, body, body_bytes, out);
+}
