@@ -4,8 +4,13 @@
  * (acquire, peek) and the sidecar's decision tree. Thread/process: any number; lock-free; works with the sidecar dead.
  *
  * All or nothing: everything is looked at first, by loads alone, so that a refusal writes to no line that another
- * process writes. Then tokens are taken narrowest limiter first; a race lost on the way gives back what was taken. The
- * probe of an open breaker and the refresh of a gate are taken last, so that they need no giving back.
+ * process writes. Then tokens are taken narrowest limiter first, all as of one instant: now, or with a reservation the
+ * latest at which every limiter has them. A race lost on the way gives back what was taken. Then the permit; the probe of
+ * an open breaker and the refresh of a gate come last.
+ *
+ * Two kinds of waiting. A refusal has written nothing: its wait is exact if nobody else takes. With max_wait_ns tokens
+ * are RESERVED: they are spent, nobody overtakes, and the call may begin at start_at_ns; spw_confirm looks at gate and
+ * breaker again when the time has come, spw_abandon gives the reservation back.
  */
 #ifndef SPW_ADMISSION_H
 #define SPW_ADMISSION_H
@@ -31,8 +36,11 @@ enum {
     SPW_ACQUIRE_PEEK = 1, /* look only: take nothing, count nothing */
     SPW_ACQUIRE_RETRY =
         2, /* a second attempt: may use the header buffer, and is not held by its own 429's gate */
-    SPW_ACQUIRE_BATCH = 4 /* class batch: leaves the reserve */
+    SPW_ACQUIRE_BATCH = 4, /* class batch: leaves the reserve */
+    SPW_ACQUIRE_SHARE = 8  /* an application: bound by permits_per_process_count */
 };
+/* In the flags: bit i: the account's i-th limiter does not apply to this call. */
+#define SPW_ACQUIRE_SKIP(mask) ((uint32_t)(mask) << 8)
 
 struct spw_admission {
     enum spw_verdict verdict;
@@ -59,8 +67,13 @@ struct spw_ticket {
     bool has_permit;
     bool refresh;
     bool probe;
-    uint8_t charged; /* bit i: the account's i-th limiter was charged (a killed one is not) */
+    uint8_t charged;      /* bit i: the account's i-th limiter was charged (a killed one is not) */
+    uint64_t start_at_ns; /* of a reservation; 0 = now */
+    struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT]; /* of the charged ones */
 };
+#define SPW__RESERVE_TRIES 64u
+/* Of an empty ticket; the charges behind it are nobody's. */
+#define SPW__TICKET_HEAD_BYTES offsetof(struct spw_ticket, charge)
 
 /* Thousandths of a token in hand before the take; not computed in the decision itself: divisions cost more than it. */
 static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a)
@@ -124,6 +137,10 @@ struct spw__account_view {
     uint32_t index;
     uint32_t permits_count;
     uint32_t limiters_count;
+    uint32_t flags;
+    uint64_t tokens;
+    uint64_t now_ns;
+    uint64_t last_start_ns; /* the latest start of a reservation */
     const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
     struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
     uint64_t switches;
@@ -155,33 +172,40 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
     return true;
 }
 
+/* Add a reason for refusal: the first is the cause, the longest the wait. */
 static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause,
                              uint64_t wait_ns)
 {
-    a->verdict = verdict;
-    a->cause = cause;
-    a->wait_ns = wait_ns;
+    bool first = a->verdict == SPW_ALLOW;
+    if (verdict == SPW_NOT_ATTACHED || first || (a->verdict == SPW_DENY && verdict == SPW_NEVER))
+        a->verdict = verdict;
+    if (verdict == SPW_NOT_ATTACHED || first)
+        a->cause = cause;
+    if (wait_ns > a->wait_ns)
+        a->wait_ns = wait_ns;
     return false;
 }
 
 /* Gate and breaker; take says whether the probe or the refresh is claimed. */
-static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags, uint64_t now_ns, bool take,
-                                    struct spw_admission *a, struct spw_ticket *ticket)
+static inline bool spw__admit_state(struct spw__account_view *v, bool take, struct spw_admission *a,
+                                    struct spw_ticket *ticket)
 {
     uint64_t wait_ns = 0;
     uint32_t source = 0;
-    bool retry = (flags & SPW_ACQUIRE_RETRY) != 0;
+    bool retry = (v->flags & SPW_ACQUIRE_RETRY) != 0;
     enum spw_gate_verdict gate =
-        spw_gate_enter(v->map, v->words, &v->conf, now_ns, take && !retry, &wait_ns, &source);
+        spw_gate_enter(v->map, v->words, &v->conf, v->now_ns, take && !retry, &wait_ns, &source);
     if (gate == SPW_GATE_GONE)
         return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
     bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
     bool own = buffer || source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_REFRESH;
     bool shut = gate == SPW_GATE_SHUT && !(retry && own);
     /* Behind a shut gate the breaker is only looked at: an open one is the greater reason. */
+    ticket->refresh = gate == SPW_GATE_PASS_REFRESH;
     struct spw_breaker_answer b =
-        spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take && !shut);
+        spw_breaker_enter(v->map, v->account, v->words, &v->conf, v->now_ns, take && !shut);
     a->breaker_state = b.state;
+    a->observed = a->observed || b.observed;
     if (b.verdict == SPW_BREAKER_GONE)
         return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
     if (b.verdict == SPW_BREAKER_REFUSE)
@@ -193,105 +217,175 @@ static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags,
                          wait_ns);
     ticket->epoch = b.epoch;
     ticket->probe = b.verdict == SPW_BREAKER_PROBE;
-    ticket->refresh = gate == SPW_GATE_PASS_REFRESH;
     return true;
 }
 
-/* One limiter; kill and observe are per limiter, account and segment. */
-static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint32_t flags,
-                                      uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, bool take,
-                                      struct spw_admission *a, bool *taken)
+/* One limiter as of at_ns; kill and observe are per limiter, account and segment. *start_ns: when it has the tokens. */
+static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint64_t at_ns, bool take,
+                                      struct spw_admission *a, struct spw_ticket *ticket, uint64_t *start_ns)
 {
-    *taken = false;
+    *start_ns = at_ns;
     /* SYNC switches: relaxed: a lone word. */
     uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
-    if (switches & SPW_SWITCH_KILL)
+    if ((v->flags >> 8 >> i & 1) || (switches & SPW_SWITCH_KILL))
         return true;
-    bool batch = (flags & SPW_ACQUIRE_BATCH) != 0;
+    bool batch = (v->flags & SPW_ACQUIRE_BATCH) != 0, observe = (switches & SPW_SWITCH_OBSERVE) != 0;
+    uint64_t max_wait_ns = observe ? 0 : v->last_start_ns - at_ns;
     struct spw_bucket_answer b =
-        spw_bucket_take(v->limiter[i], v->limiter_words[i], now_ns, tokens, batch, max_wait_ns, take);
+        spw_bucket_take(v->limiter[i], v->limiter_words[i], at_ns, v->tokens, batch, max_wait_ns, take);
     a->version = b.version;
     a->available_units = b.available_units;
     a->units_per_token = b.units_per_token;
     if (b.result == SPW_BUCKET_TAKEN) {
-        *taken = take;
-        if (b.wait_ns && now_ns + b.wait_ns > a->start_at_ns)
-            a->start_at_ns = now_ns + b.wait_ns;
+        if (take) {
+            ticket->charged = (uint8_t)(ticket->charged | 1u << i);
+            ticket->charge[i] = b.charge;
+        }
+        *start_ns = at_ns + b.wait_ns;
         return true;
     }
     if (b.result == SPW_BUCKET_MOVED)
         return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
-    if (switches & SPW_SWITCH_OBSERVE) {
+    if (observe) {
         a->observed = true;
         return true;
     }
     if (b.result == SPW_BUCKET_NEVER)
         return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
-    bool reserve = batch && b.available_units >= tokens * b.units_per_token;
-    return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
+    bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
+    return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY,
+                     at_ns - v->now_ns + b.wait_ns);
 }
 
-static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, uint64_t tokens,
-                                   uint64_t max_wait_ns, uint64_t now_ns, struct spw_admission *a,
-                                   struct spw_ticket *ticket)
+/* Are the permits all out, or this process's share of them? Until the first of those expires. */
+static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns)
 {
-    bool taken;
-    if (!spw__admit_state(v, flags, now_ns, false, a, ticket))
+    uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
+    if (!v->permits_count)
         return false;
-    if (v->permits_count && spw_permit_free_count(v->map, v->index, v->permits_count, now_ns) == 0)
-        return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
+    return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >=
+               v->permits_count ||
+           (share &&
+            spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
+}
+
+/* Loads alone. *start_ns: the first instant at which every limiter has the tokens. */
+static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a,
+                                   struct spw_ticket *ticket, uint64_t *start_ns)
+{
+    uint64_t at_ns, wait_ns;
+    bool ok = spw__admit_state(v, false, a, ticket);
+    *start_ns = v->now_ns;
+    if (spw__permits_out(v, &wait_ns))
+        ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
+    for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
+        ok = spw__admit_limiter(v, i, v->now_ns, false, a, ticket, &at_ns) && ok;
+        *start_ns = at_ns > *start_ns ? at_ns : *start_ns;
+    }
+    return ok && a->verdict != SPW_NOT_ATTACHED;
+}
+
+/* Give back what a ticket holds: the tokens, the permit, the probe and the refresh. */
+static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_ticket *ticket)
+{
     for (uint32_t i = 0; i < v->limiters_count; i++) {
-        if (!spw__admit_limiter(v, i, flags, tokens, max_wait_ns, now_ns, false, a, &taken))
+        if (ticket->charged >> i & 1)
+            spw_bucket_give_back(v->limiter[i], v->limiter_words[i], v->now_ns, ticket->tokens,
+                                 &ticket->charge[i]);
+    }
+    /* Only by the process that took it: the child of a fork has a copy of its parent's tickets. */
+    if (ticket->has_permit && spw_permit_mine(v->map, ticket->permit_word))
+        spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
+    if (ticket->probe)
+        spw_breaker_probe_back(v->map, v->words, ticket->epoch, v->now_ns);
+    if (ticket->refresh)
+        spw_gate_refresh_back(v->map, v->words, &v->conf, ticket->taken_ns, v->now_ns);
+    ticket->charged = 0;
+    ticket->has_permit = ticket->probe = ticket->refresh = false;
+}
+
+/* Take from every limiter as of one instant, start_ns or, when another was quicker, a later one. */
+static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *start_ns, struct spw_admission *a,
+                                    struct spw_ticket *ticket)
+{
+    uint32_t i = 0, again = 0;
+    while (i < v->limiters_count) {
+        uint64_t at_ns;
+        if (!spw__admit_limiter(v, i, *start_ns, true, a, ticket, &at_ns))
             return false;
+        bool later = at_ns > *start_ns;
+        *start_ns = at_ns;
+        if (!later || (ticket->charged & ((1u << i) - 1)) == 0) {
+            i++;
+            continue;
+        }
+        /* Those before it were charged for an earlier start: once more. */
+        spw__ticket_undo(v, ticket);
+        if (++again == SPW__RESERVE_TRIES)
+            return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns);
+        i = 0;
     }
     return true;
 }
 
-static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, uint64_t tokens,
-                                   uint64_t max_wait_ns, uint64_t now_ns, struct spw_admission *a,
-                                   struct spw_ticket *ticket)
+static inline bool spw__take_permit(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a,
+                                    struct spw_ticket *ticket)
 {
-    bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
-    uint32_t done = 0;
-    bool ok = true;
-    if (v->permits_count && v->map->self.lock_fd >= 0) {
-        /* The use number only has to differ between permits of one holder at one time. */
-        uint32_t use = (uint32_t)(now_ns >> 8);
-        ok = spw_permit_take(v->map, v->index, v->permits_count, use, v->conf.permit_ms, now_ns,
-                             &ticket->permit_word, &ticket->permit_index);
-        ticket->has_permit = ok;
-        if (!ok)
-            return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
-    }
-    while (ok && done < v->limiters_count) {
-        ok = spw__admit_limiter(v, done, flags, tokens, max_wait_ns, now_ns, true, a, &taken[done]);
-        done++;
-    }
-    for (uint32_t i = 0; i < done; i++)
-        ticket->charged = (uint8_t)(ticket->charged | taken[i] << i);
-    if (ok && spw__admit_state(v, flags, now_ns, true, a, ticket))
+    uint64_t wait_ns = 0;
+    if (!v->permits_count || v->map->self.lock_fd < 0)
         return true;
-    for (uint32_t i = 0; i < done; i++) {
-        if (taken[i])
-            spw_bucket_refund(v->limiter[i], v->limiter_words[i], now_ns, tokens);
-    }
-    if (ticket->has_permit)
-        spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
-    ticket->has_permit = false;
-    ticket->charged = 0;
-    return false;
+    /* The use number only has to differ between permits of one holder at one time. */
+    uint32_t use = (uint32_t)(v->now_ns >> 8);
+    uint32_t life_ms = v->conf.permit_ms + (uint32_t)((start_ns - v->now_ns + 999999) / 1000000);
+    uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
+    ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
+                         spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns,
+                                         &ticket->permit_word, &ticket->permit_index);
+    /* Two threads that both saw room in the share: over it, this one steps back. */
+    bool over = ticket->has_permit && share &&
+                spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
+    return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
 }
 
-/* Decide for `tokens` of an account at now_ns. With max_wait_ns a token that will be earned in time is reserved:
- * start_at_ns. On ALLOW without PEEK the ticket must be settled (spw_settle) or abandoned (its permit expires). */
+static inline bool spw__admit_take(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a,
+                                   struct spw_ticket *ticket)
+{
+    if (!spw__take_tokens(v, &start_ns, a, ticket) || !spw__take_permit(v, start_ns, a, ticket) ||
+        !spw__admit_state(v, true, a, ticket)) {
+        spw__ticket_undo(v, ticket);
+        return false;
+    }
+    if (start_ns > v->now_ns)
+        a->start_at_ns = ticket->start_at_ns = start_ns;
+    return true;
+}
+
+static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens,
+                                 uint64_t max_wait_ns, uint64_t now_ns)
+{
+    uint64_t most_ns = SPW_RESERVE_MAX_NS;
+    if (v->permits_count) /* a permit must live until the call's end */
+        most_ns = v->conf.permit_ms < SPW_PERMIT_MAX_MS
+                      ? (SPW_PERMIT_MAX_MS - v->conf.permit_ms) * UINT64_C(1000000)
+                      : 0;
+    v->flags = flags;
+    v->tokens = tokens;
+    v->now_ns = now_ns;
+    v->last_start_ns = now_ns + (max_wait_ns < most_ns ? max_wait_ns : most_ns);
+}
+
+/* Decide for `tokens` of an account at now_ns; flags: SPW_ACQUIRE_*. With max_wait_ns (an hour at most; a minute where
+ * concurrency is limited) tokens that will be earned in time are reserved: start_at_ns. On ALLOW without PEEK the ticket
+ * must be settled (spw_settle) or abandoned (else its permit expires by itself). */
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index,
                                              uint32_t account_generation, uint32_t flags, uint64_t tokens,
                                              uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket)
 {
     struct spw_admission a;
     struct spw__account_view v;
+    uint64_t start_ns;
     memset(&a, 0, sizeof a);
-    memset(ticket, 0, sizeof *ticket);
+    memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
     ticket->generation = map->generation;
     ticket->account_index = account_index;
     ticket->taken_ns = now_ns;
@@ -300,10 +394,13 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
         a.verdict = SPW_BAD_HANDLE;
         return a;
     }
+    spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns);
     bool peek = (flags & SPW_ACQUIRE_PEEK) != 0;
-    bool ok = spw__admit_look(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+    bool ok = spw__admit_look(&v, &a, ticket, &start_ns);
+    if (ok && peek && start_ns > now_ns)
+        a.start_at_ns = start_ns;
     if (ok && !peek)
-        ok = spw__admit_take(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+        ok = spw__admit_take(&v, start_ns, &a, ticket);
     a.may_call = ok;
     if (!peek && a.verdict != SPW_NOT_ATTACHED) {
         spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause));
@@ -313,11 +410,58 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
     return a;
 }
 
-/* Only by the process that took it: the child of a fork has a copy of its parent's tickets. */
-static inline void spw__permit_back(const struct spw_map *map, const struct spw_ticket *ticket)
+/* The ticket's account; false: the segment is another one, or the account was removed. */
+static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_ticket *ticket,
+                                    uint64_t now_ns, struct spw__account_view *v)
 {
-    if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word))
-        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    const struct spw_account *account = spw_account_at(map, ticket->account_index);
+    if (ticket->generation != map->generation || !account ||
+        !spw__account_open(map, ticket->account_index, account->record_generation, v))
+        return false;
+    spw__view_ask(v, 0, ticket->tokens, 0, now_ns);
+    return true;
+}
+
+/* A call that is not made after all: tokens, permit, probe and refresh back, nothing counted. Once; a second time does
+ * nothing. */
+static inline void spw_abandon(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns)
+{
+    struct spw__account_view v;
+    if (spw__ticket_open(map, ticket, now_ns, &v))
+        spw__ticket_undo(&v, ticket);
+    ticket->generation = 0;
+}
+
+/* The start of a reservation has come: do gate and breaker still let the call through? ALLOW: make it. DENY: too early
+ * (wait_ns, nothing has changed), or gate or breaker have shut meanwhile: then the reservation has been given back, as
+ * it has with NOT_ATTACHED (the segment was replaced, and with it went what was reserved). */
+static inline struct spw_admission spw_confirm(const struct spw_map *map, struct spw_ticket *ticket,
+                                               uint64_t now_ns)
+{
+    struct spw_admission a;
+    struct spw__account_view v;
+    memset(&a, 0, sizeof a);
+    if (!spw__ticket_open(map, ticket, now_ns, &v)) {
+        (void)spw__deny(&a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
+        return a;
+    }
+    if (now_ns < ticket->start_at_ns) {
+        (void)spw__deny(&a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, ticket->start_at_ns - now_ns);
+        return a;
+    }
+    /* What it took for itself would now be in its own way. */
+    if (ticket->probe)
+        spw_breaker_probe_back(map, v.words, ticket->epoch, now_ns);
+    if (ticket->refresh)
+        spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
+    ticket->probe = ticket->refresh = false;
+    ticket->taken_ns = now_ns;
+    a.may_call = spw__admit_state(&v, true, &a, ticket);
+    if (!a.may_call) {
+        spw_abandon(map, ticket, now_ns);
+        spw_stat_count(map, v.index, spw__stat_of(a.cause));
+    }
+    return a;
 }
 
 /* How a call ended, as far as the limits care. */
@@ -333,33 +477,24 @@ struct spw_call_end {
 static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns,
                               const struct spw_call_end *end)
 {
-    const struct spw_account *account = spw_account_at(map, ticket->account_index);
-    struct spw_account_words *words = spw_account_words_at(map, ticket->account_index);
-    struct spw_account_conf conf;
-    if (ticket->generation != map->generation || !account || !words || !spw_account_conf_read(account, &conf))
+    struct spw__account_view v;
+    if (!spw__ticket_open(map, ticket, now_ns, &v))
         return false;
-    spw__permit_back(map, ticket);
-    bool changed = spw_breaker_outcome(map, words, &conf, now_ns, ticket->epoch, end->outcome);
+    if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word))
+        spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+    bool changed = false;
+    /* SYNC forced: relaxed: a lone word. */
+    if (end->outcome == SPW_OUTCOME_NEUTRAL && ticket->probe)
+        spw_breaker_probe_back(map, v.words, ticket->epoch, now_ns);
+    else if (spw_load_rlx(&v.account->forced) != SPW_FORCED_DISABLED)
+        changed = spw_breaker_outcome(map, v.words, &v.conf, now_ns, ticket->epoch, end->outcome);
     if (end->gate_shut)
-        spw_gate_shut(map, words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
+        spw_gate_shut(map, v.words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
     else if (end->gate_open)
-        spw_gate_open(map, words, ticket->taken_ns, ticket->refresh);
+        spw_gate_open(map, v.words, ticket->taken_ns, now_ns, ticket->refresh);
+    else if (end->outcome == SPW_OUTCOME_NEUTRAL && ticket->refresh)
+        spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
     return changed;
-}
-
-/* A call that was never made: tokens and permit back, nothing counted. */
-static inline void spw_abandon(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns)
-{
-    const struct spw_account *account = spw_account_at(map, ticket->account_index);
-    if (ticket->generation != map->generation || !account)
-        return;
-    spw__permit_back(map, ticket);
-    for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
-        const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
-        struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
-        if (limiter && words && (ticket->charged >> i & 1))
-            spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
-    }
 }
 
 #ifdef __cplusplus

@@ -90,6 +90,12 @@ static inline uint64_t spw_exchange(uint64_t *word, uint64_t value)
     return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
 }
 
+static inline uint64_t spw_add(uint64_t *word, uint64_t n)
+{
+    SPW_STEP_SEE(word);
+    return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL);
+}
+
 /* Statistics only: orders nothing. */
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n)
 {

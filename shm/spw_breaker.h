@@ -77,6 +77,7 @@ struct spw_breaker_answer {
     uint64_t wait_ns; /* REFUSE: until a probe may be tried */
     uint32_t state;
     bool forced;
+    bool observed; /* observe mode let a call pass that would have been refused */
 };
 
 /* May a call be made? take false: only look (a probe that could be had counts as PASS). */
@@ -101,7 +102,8 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
         struct spw_breaker_word b = spw_breaker_unpack(word);
         answer.epoch = b.epoch;
         answer.state = b.state;
-        if (forced != SPW_FORCED_NOT) {
+        bool observe = forced == SPW_FORCED_OBSERVE;
+        if (forced != SPW_FORCED_NOT && !observe) {
             answer.forced = true;
             answer.verdict = forced == SPW_FORCED_OPEN ? SPW_BREAKER_REFUSE : SPW_BREAKER_PASS;
             answer.wait_ns = forced == SPW_FORCED_OPEN ? UINT64_MAX : 0;
@@ -118,8 +120,10 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
             next.time_ms = now_ms + conf->cooldown_min_ms;
             next.epoch++;
         } else if (now_ms < b.time_ms) {
-            answer.verdict = SPW_BREAKER_REFUSE;
-            answer.wait_ns = spw_map_ns_of_ms(map, b.time_ms) - now_ns;
+            answer.verdict = observe ? SPW_BREAKER_PASS : SPW_BREAKER_REFUSE;
+            answer.observed = observe;
+            answer.epoch = (b.epoch - observe) & SPW_EPOCH_MASK; /* let through, it is no probe */
+            answer.wait_ns = observe ? 0 : spw_map_ns_of_ms(map, b.time_ms) - now_ns;
             return answer;
         } else {
             next.state = SPW_BREAKER_HALF_OPEN;
@@ -138,6 +142,21 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
             return answer;
         }
     }
+}
+
+/* A probe that is not made after all, or says nothing: the next caller is the probe. */
+static inline void spw_breaker_probe_back(const struct spw_map *map, struct spw_account_words *words,
+                                          uint32_t epoch, uint64_t now_ns)
+{
+    /* SYNC breaker: acquire. */
+    uint64_t word = spw_load_acq(&words->breaker);
+    struct spw_breaker_word b = spw_breaker_unpack(word);
+    if (b.state != SPW_BREAKER_HALF_OPEN || b.epoch != epoch)
+        return;
+    b.state = SPW_BREAKER_OPEN;
+    b.epoch++;
+    b.time_ms = spw_map_ms(map, now_ns);
+    (void)spw_cas(&words->breaker, &word, spw_breaker_pack(&b)); /* SYNC breaker: acq_rel */
 }
 
 /* What a call's end means for the breaker. */
@@ -242,8 +261,12 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
         }
         uint64_t packed = spw_breaker_pack(&next);
         /* SYNC breaker: acq_rel: opening is a CAS from the very word that was judged. */
-        if (packed == word || spw_cas(&words->breaker, &word, packed))
-            return next.state != b.state;
+        if (packed != word && !spw_cas(&words->breaker, &word, packed))
+            continue;
+        /* The window of a closed breaker begins here, not at its tick's beginning. SYNC window: relaxed: statistics. */
+        if (b.state == SPW_BREAKER_HALF_OPEN && next.state == SPW_BREAKER_CLOSED)
+            spw_store_rlx(&words->window[tick % SPW_WINDOW_WORDS], (uint64_t)tick << 32);
+        return next.state != b.state;
     }
 }
 

@@ -44,18 +44,15 @@ static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint
     uint64_t version = spw_load_acq(&c->version);
     out->version = version / 2;
     /* SYNC limiter-conf: relaxed: the fields are believed only when the version is still the same afterwards. */
-    out->units_num = spw_load_rlx(&c->units_num);
-    out->units_den = spw_load_rlx(&c->units_den);
-    out->units_fixed = spw_load_rlx(&c->units_fixed);
-    out->units_per_token = spw_load_rlx(&c->units_per_token);
-    out->burst_units = spw_load_rlx(&c->burst_units);
-    out->reserve_units = spw_load_rlx(&c->reserve_units);
-    out->e0_units = spw_load_rlx(&c->e0_units);
-    out->base_ns = spw_load_rlx(&c->base_ns);
+    struct spw_limiter_conf copy;
+    spw_copy_rlx(&copy.version, &c->version, sizeof copy / 8);
     /* SYNC limiter-conf: acquire fence: the copy is done before the version is looked at again. */
     spw_fence_acq();
-    return version && version % 2 == 0 && spw_load_rlx(&c->version) == version && out->units_den &&
-           out->units_per_token;
+    if (!version || version % 2 || spw_load_rlx(&c->version) != version || !copy.units_den ||
+        !copy.units_per_token)
+        return false;
+    spw_gcra_of(&copy, out);
+    return true;
 }
 
 /* A level further ahead of E than any reservation could put it was not written by this code. */
@@ -64,8 +61,7 @@ static inline bool spw_bucket_level_ok(const struct spw_gcra *g, uint64_t level,
     uint64_t earned = spw_gcra_earned(g, now_ns);
     if (level <= earned)
         return true;
-    spw_u128 ahead = (spw_u128)SPW_AHEAD_MAX_NS * g->units_num / g->units_den + g->burst_units;
-    return level - earned <= ahead;
+    return level - earned <= spw_gcra_earned_in(g, SPW_AHEAD_MAX_NS) + g->burst_units;
 }
 
 /* Replace an impossible word by an EMPTY bucket (never a full one) of the current configuration, and count it. */
@@ -84,12 +80,21 @@ static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw
 
 enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SPW_BUCKET_MOVED };
 
+/* What giving a take back needs to know of it. */
+struct spw_charge {
+    uint64_t version;  /* the configuration it was counted in */
+    uint64_t level;    /* what it was added to */
+    uint64_t returned; /* the bucket's returned_units before */
+    uint64_t at_ns;    /* the instant it was taken for */
+};
+
 struct spw_bucket_answer {
     enum spw_bucket_result result;
     uint64_t wait_ns; /* TAKEN: until the reservation begins, 0 = now; WAIT: exact if nobody else takes */
     uint64_t version; /* the configuration obeyed */
     uint64_t available_units; /* before the take */
     uint64_t units_per_token;
+    struct spw_charge charge; /* TAKEN */
 };
 
 /* Look at the bucket through its word. false: look again (the word changed or was healed). */
@@ -127,6 +132,8 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
     for (int i = 0; i < SPW_CAS_TRIES; i++) {
         uint64_t word, next = 0;
         struct spw_gcra g;
+        /* SYNC returned: acquire: read before the word that the take goes into. */
+        uint64_t returned = spw_load_acq(&words->returned_units);
         if (!spw__bucket_read(limiter, words, now_ns, &word, &g)) {
             spw_relax();
             continue;
@@ -146,6 +153,10 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
             return answer;
         }
         answer.result = SPW_BUCKET_TAKEN;
+        answer.charge.version = g.version;
+        answer.charge.level = next - tokens * g.units_per_token;
+        answer.charge.returned = returned;
+        answer.charge.at_ns = now_ns;
         /* SYNC bucket: acq_rel: one self-contained word; either this take happened or it did not. */
         if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next)))
             return answer;
@@ -156,46 +167,76 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
     return answer;
 }
 
-/* Give back tokens that were taken and not used. Never makes a bucket more than full. */
-static inline void spw_bucket_refund(const struct spw_limiter *limiter, struct spw_limiter_words *words,
-                                     uint64_t now_ns, uint64_t tokens)
+/* The level of a bucket that is full at now_ns. */
+static inline uint64_t spw__bucket_full(const struct spw_gcra *g, uint64_t now_ns)
+{
+    uint64_t earned = spw_gcra_earned(g, now_ns);
+    return earned + spw__gcra_fraction(g, earned, now_ns) - g->burst_units;
+}
+
+/* Give back tokens that were taken and not used. What stands afterwards is what would stand had they never been taken;
+ * the takes of others stay. What a bucket that was full in between has forgotten is not given back, nor what was taken
+ * under another configuration: never does this admit more than the limit.
+ *
+ * The take lies in the level from charge->level on, less what was given back since from below it. How much of that came
+ * from below is not known, so all of it is assumed, unless the take then lies on top, and down to where the bucket was
+ * full at most. returning_units rises before a level falls and returned_units after it, so that the second, read at the
+ * take, and the first, read now, enclose every return in between, whoever died on the way. A return from the top moves
+ * nobody's take: it leaves both as they were. */
+static inline void spw_bucket_give_back(const struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                        uint64_t now_ns, uint64_t tokens, const struct spw_charge *charge)
 {
     for (int i = 0; i < SPW_CAS_TRIES; i++) {
         uint64_t word;
         struct spw_gcra g;
+        /* SYNC returned: acquire: before the word, too: whether anybody else returned meanwhile. */
+        uint64_t before = spw_load_acq(&words->returning_units);
         if (!spw__bucket_read(limiter, words, now_ns, &word, &g))
             continue;
-        if (word == SPW_MOVED || tokens > g.burst_units / g.units_per_token)
+        if (word == SPW_MOVED || g.version != charge->version || tokens > g.burst_units / g.units_per_token)
             return;
-        uint64_t level = spw_bucket_level(word), back = tokens * g.units_per_token;
-        /* SYNC bucket: acq_rel: as for a take. */
-        if (spw_cas(&words->level, &word,
-                    spw_bucket_word(spw_bucket_slot(word), level > back ? level - back : 0)))
+        /* SYNC returned: acquire: after the word. */
+        uint64_t shift = spw_load_acq(&words->returning_units) - charge->returned;
+        uint64_t cost = tokens * g.units_per_token, held = spw_bucket_level(word);
+        uint64_t from = charge->level > shift ? charge->level - shift : 0;
+        bool top = held == from + cost;
+        if (!top && from < spw__bucket_full(&g, charge->at_ns))
+            from = spw__bucket_full(&g, charge->at_ns);
+        uint64_t to = from + cost, full = spw__bucket_full(&g, now_ns);
+        if (from < full)
+            from = full; /* what lies below has been forgotten */
+        if (from >= to || held < to)
+            return;
+        /* SYNC returned: acq_rel: before the word and after it. SYNC bucket: acq_rel: as for a take. */
+        uint64_t others = spw_add(&words->returning_units, to - from);
+        bool done = spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), held - (to - from)));
+        /* SYNC returned: acquire. */
+        if (!done ||
+            (top && others == before && spw_load_acq(&words->returning_units) == before + (to - from)))
+            (void)spw_add(&words->returning_units, from - to);
+        else
+            (void)spw_add(&words->returned_units, to - from);
+        if (done)
             return;
         spw_relax();
     }
 }
 
 /* SIDECAR ONLY */
-/* Sidecar only: put a new configuration in force. The tokens in hand are kept, cut to the new burst; fill says what a
- * word without a usable past becomes. When this returns, every later decision obeys `version`. false: the values are
- * outside what can be exact. */
-static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_limiter_words *words,
-                                        uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count,
-                                        uint64_t reserve_count, uint64_t version, uint64_t now_ns, bool fill)
+/* Sidecar only: put a new configuration in force, as spw_gcra_configure made it. The tokens in hand are kept, cut to the
+ * new burst; fill says what a word without a usable past becomes. When this returns, every later decision obeys
+ * `version`. */
+static inline bool spw__bucket_install(struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                       struct spw_limiter_conf *fresh, uint64_t now_ns, bool fill)
 {
-    struct spw_limiter_conf fresh;
-    memset(&fresh, 0, sizeof fresh);
-    if (!spw_gcra_configure(&fresh, tokens_count, period_ns, burst_count, reserve_count, now_ns, version))
-        return false;
+    uint64_t version = fresh->version;
     /* SYNC limiter-current: relaxed: this is its only writer. */
     uint32_t slot = (uint32_t)((spw_load_rlx(&limiter->current) + 1) % SPW_CONFIG_SLOTS);
     struct spw_limiter_conf *target = &limiter->conf[slot];
-    fresh.version = 0;
     /* SYNC limiter-conf: release: the odd version goes out before the fields change, the even one after. */
     spw_store_rel(&target->version, version * 2 + 1);
     spw_fence_rel();
-    spw_copy_rlx(&target->units_num, &fresh.units_num, (sizeof fresh - sizeof fresh.version) / 8);
+    spw_copy_rlx(&target->units_num, &fresh->units_num, (sizeof *fresh - sizeof fresh->version) / 8);
     spw_store_rel(&target->version, version * 2);
     /* SYNC limiter-current: release: a healer that follows it finds the configuration whole. */
     spw_store_rel(&limiter->current, slot);
@@ -219,6 +260,28 @@ static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_
         if (spw_cas(&words->level, &word, spw_bucket_word(slot, level)))
             return true;
     }
+}
+
+/* A bucket of tokens_count per period_ns. false: the values are outside what can be exact. */
+static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                        uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count,
+                                        uint64_t reserve_count, uint64_t version, uint64_t now_ns, bool fill)
+{
+    struct spw_limiter_conf fresh;
+    memset(&fresh, 0, sizeof fresh);
+    return spw_gcra_configure(&fresh, tokens_count, period_ns, burst_count, reserve_count, now_ns, version) &&
+           spw__bucket_install(limiter, words, &fresh, now_ns, fill);
+}
+
+/* A fixed window of count tokens. base_ns: a boundary, not after now. */
+static inline bool spw_window_configure(struct spw_limiter *limiter, struct spw_limiter_words *words,
+                                        uint64_t count, uint64_t window_ns, uint64_t base_ns,
+                                        uint64_t reserve_count, uint64_t version, uint64_t now_ns, bool fill)
+{
+    struct spw_limiter_conf fresh;
+    memset(&fresh, 0, sizeof fresh);
+    return spw_gcra_configure_window(&fresh, count, window_ns, reserve_count, base_ns, version) &&
+           spw__bucket_install(limiter, words, &fresh, now_ns, fill);
 }
 /* END SIDECAR ONLY */
 

@@ -317,13 +317,7 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
         return a;
     struct spw_gcra g;
     memset(&g, 0, sizeof g);
-    g.units_num = c->bounded.units_num;
-    g.units_den = c->bounded.units_den;
-    g.units_fixed = c->bounded.units_fixed;
-    g.units_per_token = c->bounded.units_per_token;
-    g.burst_units = c->bounded.burst_units;
-    g.e0_units = c->bounded.e0_units;
-    g.base_ns = c->bounded.base_ns;
+    spw_gcra_of(&c->bounded, &g);
     /* SYNC bounded: acquire: private to the process, shared by its threads. */
     uint64_t level = spw_load_acq(&c->bounded_level), next = 0;
     do {
@@ -335,8 +329,9 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
 }
 
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call
- * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves a token that
- * will be earned within that time; 0 never waits. Lock-free, no system call while attached. */
+ * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves tokens that
+ * will be earned within that time (an hour at most): then wait, and ask spw_reservation_confirm before the call. 0 never
+ * waits. ref->endpoint says what kind of call it is. Lock-free, no system call while attached. */
 static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_ref *ref, uint64_t tokens,
                                                uint64_t max_wait_ns, struct spw_ticket *ticket)
 {
@@ -357,6 +352,30 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
     if (a.verdict == SPW_BAD_HANDLE)
         ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
     return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+}
+
+/* The start_at_ns of a reservation has come: do gate and breaker still let the call through? may_call: make it, then
+ * spw_report. Else do not: too early (DENY, wait_ns says how much, nothing has changed), or they have shut meanwhile, and
+ * the reservation has been given back. Costs as spw_acquire. */
+static inline struct spw_admission spw_reservation_confirm(struct spw_client *c, struct spw_ticket *ticket)
+{
+    uint64_t now_ns = spw_now_ns();
+    struct spw_map *map = spw__live_map(c, now_ns);
+    struct spw_admission a;
+    memset(&a, 0, sizeof a);
+    a.verdict = SPW_NOT_ATTACHED;
+    if (map)
+        a = spw_confirm(map, ticket, now_ns);
+    return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, ticket->tokens, now_ns) : a;
+}
+
+/* A call that spw_acquire allowed is not made after all, or a reservation no longer wanted: everything it held goes back,
+ * so that it counts as never taken. Instead of spw_report; once. Costs as spw_acquire. */
+static inline void spw_give_up(struct spw_client *c, struct spw_ticket *ticket)
+{
+    struct spw_map *map = spw__data_map(c);
+    if (map)
+        spw_abandon(map, ticket, spw_now_ns());
 }
 
 /* Tell how the call ended: http_status 0 = no answer (timeout, no connection). retry_after_ms: what the provider asked
@@ -717,9 +736,8 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c,
         if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) &&
             (!q.deadline_ms || q.deadline_ms > conf.deadline_ms))
             deadline_ms = conf.deadline_ms;
-        a = spw_admit(map, ref.account_index, ref.account_generation,
-                      SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
-                      &unused);
+        a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | spw_ref_flags(&ref),
+                      1, 0, now_ns, &unused);
         refused = a.verdict == SPW_DENY || a.verdict == SPW_NEVER;
         if (refused && map->self.lock_fd >= 0) { /* without a slot the flag is the sidecar's to record */
             spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a,

@@ -129,21 +129,34 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
 /* The answer to a call sent at sent_ns shows that the provider accepts again: open, unless a newer call said
  * otherwise. A wait the provider asked for in words (RETRY_AFTER) is kept to its end. */
 static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns,
-                                 bool refresh)
+                                 uint64_t now_ns, bool refresh)
 {
-    uint64_t observation = spw_map_ms(map, sent_ns) >> 6;
+    uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns);
     /* SYNC gate: acquire. */
     uint64_t word = spw_load_acq(&words->gate);
     while (word != 0 && word != SPW_MOVED) {
         uint32_t source = spw_gate_source(word);
         bool mine = refresh && source == SPW_GATE_REFRESH;
-        if (!mine &&
-            (source == SPW_GATE_RETRY_AFTER || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK)))
+        bool told = source == SPW_GATE_RETRY_AFTER && now_ms < spw_gate_until_ms(word);
+        if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK)))
             return;
         /* SYNC gate: acq_rel. */
         if (spw_cas(&words->gate, &word, 0))
             return;
     }
+}
+
+/* A refresh that was claimed at claimed_ns and is not made after all: the next caller asks. */
+static inline void spw_gate_refresh_back(const struct spw_map *map, struct spw_account_words *words,
+                                         const struct spw_account_conf *conf, uint64_t claimed_ns,
+                                         uint64_t now_ns)
+{
+    /* SYNC gate: acquire. */
+    uint64_t word = spw_load_acq(&words->gate), observation = word >> 39 & SPW__OBS_MASK;
+    if (spw_gate_source(word) == SPW_GATE_REFRESH &&
+        spw_gate_until_ms(word) == spw_map_ms(map, claimed_ns) + conf->probe_ms)
+        (void)spw_cas(&words->gate, &word, /* SYNC gate: acq_rel */
+                      spw__gate_word(SPW_GATE_REFRESH, observation, spw_map_ms(map, now_ns)));
 }
 
 #ifdef __cplusplus

@@ -10,6 +10,9 @@
  * ns. With num/den = tokens/period * units_per_token the usual rates (1/s, 100/s, 40,000/min, 1/d) earn a whole
  * number of units per ns and no rounding takes place at all; for the others the error is below one unit (< 1 ns) and
  * always to the strict side. Ten years at 3 units per ns are 2^59.8: a level fits 60 bits beside its slot number.
+ *
+ * A fixed window is the same arithmetic with an E that rises in steps: at each boundary by a whole window's count,
+ * which is also the burst. What a window leaves over is lost, and nothing of the next one can be had early.
  */
 #ifndef SPW_GCRA_H
 #define SPW_GCRA_H
@@ -36,7 +39,8 @@ __extension__ typedef __int128 spw_i128;
 /* A bucket's configuration as a decision uses it: copied once from the segment and checked. */
 struct spw_gcra {
     uint64_t version;
-    uint64_t units_num, units_den, units_fixed;
+    uint64_t units_num, units_den, units_fixed; /* a window: units_num each window_ns, and units_den 0 */
+    uint64_t window_ns;
     uint64_t units_per_token;
     uint64_t burst_units;
     uint64_t reserve_units;
@@ -52,6 +56,11 @@ static inline uint64_t spw__gcd(uint64_t a, uint64_t b)
         b = r;
     }
     return a;
+}
+
+static inline uint64_t spw__gcra_salt(uint64_t version)
+{
+    return (version * UINT64_C(0x9E3779B97F4A7C15)) >> 10; /* 54 bits */
 }
 
 /* Fill a configuration for tokens_count per period_ns with a burst, beginning at base_ns. version must differ from
@@ -76,7 +85,6 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
     }
     if (burst_count != 0 && burst_count > SPW_BURST_MAX_UNITS / per_token)
         return false;
-    uint64_t salt = (version * UINT64_C(0x9E3779B97F4A7C15)) >> 10; /* 54 bits */
     out->version = version;
     out->units_num = num;
     out->units_den = den;
@@ -84,12 +92,55 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
     out->units_per_token = per_token;
     out->burst_units = burst_count * per_token;
     out->reserve_units = (reserve_count < burst_count ? reserve_count : burst_count) * per_token;
-    out->e0_units = out->burst_units + salt;
+    out->e0_units = out->burst_units + spw__gcra_salt(version);
     out->base_ns = base_ns;
     out->tokens_count = tokens_count;
     out->period_ns = period_ns;
     out->burst_count = burst_count;
     return true;
+}
+
+/* The same for a fixed window: count tokens in each window_ns, boundaries at base_ns and its multiples. */
+static inline bool spw_gcra_configure_window(struct spw_limiter_conf *out, uint64_t count, uint64_t window_ns,
+                                             uint64_t reserve_count, uint64_t base_ns, uint64_t version)
+{
+    uint64_t ten_years_ns = UINT64_C(316224000000000000);
+    if (window_ns == 0 || window_ns > SPW_PERIOD_MAX_NS || count > window_ns * SPW_RATE_MAX_PER_NS ||
+        count > SPW_BURST_MAX_UNITS ||
+        (spw_u128)count * (ten_years_ns / window_ns + 1) > SPW_BURST_MAX_UNITS * 4)
+        return false;
+    out->version = version;
+    out->units_num =
+        0; /* what a client of layout 1.0 reads: rate and burst zero, and a level that is no damage */
+    out->units_den = 1;
+    out->units_fixed = 0;
+    out->units_per_token = 1;
+    out->burst_units = 0;
+    out->reserve_units = reserve_count < count ? reserve_count : count;
+    out->e0_units = SPW_LEVEL_MAX;
+    out->base_ns = base_ns;
+    out->tokens_count = count;
+    out->period_ns = window_ns;
+    out->burst_count = count;
+    out->window_ns = window_ns;
+    out->window_units = count;
+    out->window_e0_units = count + spw__gcra_salt(version);
+    return true;
+}
+
+/* A configuration as decisions use it. */
+static inline void spw_gcra_of(const struct spw_limiter_conf *c, struct spw_gcra *out)
+{
+    bool window = c->window_ns != 0;
+    out->units_num = window ? c->window_units : c->units_num;
+    out->units_den = window ? 0 : c->units_den;
+    out->units_fixed = c->units_fixed;
+    out->window_ns = c->window_ns;
+    out->units_per_token = c->units_per_token;
+    out->burst_units = window ? c->window_units : c->burst_units;
+    out->reserve_units = c->reserve_units;
+    out->e0_units = window ? c->window_e0_units : c->e0_units;
+    out->base_ns = c->base_ns;
 }
 
 /* E(now): units earned. A clock behind the base has earned nothing yet. */
@@ -101,6 +152,8 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
     spw_u128 earned;
     if (g->units_den == 1) {
         earned = (spw_u128)dt * g->units_num;
+    } else if (g->units_den == 0) {
+        earned = (spw_u128)(dt / g->window_ns) * g->units_num;
     } else {
         /* The fixed-point product is at most one below the exact quotient within ten years: one look mends it. */
         earned = ((spw_u128)dt * g->units_fixed) >> 62;
@@ -114,7 +167,7 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
 /* 1 when E(now) was rounded down: `earned` is spw_gcra_earned at now_ns. */
 static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns)
 {
-    if (g->units_den == 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX)
+    if (g->units_den <= 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX)
         return 0;
     return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
 }
@@ -126,10 +179,19 @@ static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units)
         return g->base_ns;
     if (g->units_num == 0 || units > SPW_LEVEL_MAX)
         return SPW_FOREVER_NS;
-    spw_u128 dt = ((spw_u128)(units - g->e0_units) * g->units_den + g->units_num - 1) / g->units_num;
+    uint64_t more = units - g->e0_units;
+    spw_u128 dt = g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num
+                               : (spw_u128)((more - 1) / g->units_num + 1) * g->window_ns;
     if (dt > UINT64_MAX - 1 - g->base_ns)
         return SPW_FOREVER_NS;
     return g->base_ns + (uint64_t)dt;
+}
+
+/* At most so much is earned in any span_ns. */
+static inline spw_u128 spw_gcra_earned_in(const struct spw_gcra *g, uint64_t span_ns)
+{
+    return g->units_den ? (spw_u128)span_ns * g->units_num / g->units_den
+                        : (spw_u128)(span_ns / g->window_ns + 1) * g->units_num;
 }
 
 enum spw_gcra_result { SPW_GCRA_TAKE, SPW_GCRA_WAIT, SPW_GCRA_NEVER };
@@ -165,11 +227,12 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
     if (at_ns == SPW_FOREVER_NS)
         return SPW_GCRA_NEVER;
     *wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
-    if (*wait_ns <= max_wait_ns && max_wait_ns > 0) {
-        *next_level = level + need;
-        return SPW_GCRA_TAKE;
-    }
-    return SPW_GCRA_WAIT;
+    if (*wait_ns > max_wait_ns || max_wait_ns == 0)
+        return SPW_GCRA_WAIT;
+    /* A window that begins in between takes what the one before left over. */
+    uint64_t floor = spw_gcra_earned(g, at_ns) - g->burst_units;
+    *next_level = (g->units_den == 0 && floor > level ? floor : level) + need;
+    return SPW_GCRA_TAKE;
 }
 
 /* Units in hand at now_ns: 0 .. burst. */
@@ -192,7 +255,7 @@ static inline uint64_t spw_gcra_carry(const struct spw_gcra *from, uint64_t leve
     if (level > earned) {
         spw_u128 debt = ((spw_u128)(level - earned) * to->units_per_token + from->units_per_token - 1) /
                         from->units_per_token;
-        spw_u128 most = (spw_u128)SPW_RESERVE_MAX_NS * to->units_num / to->units_den;
+        spw_u128 most = spw_gcra_earned_in(to, SPW_RESERVE_MAX_NS);
         if (debt > most)
             debt = most;
         return debt < SPW_LEVEL_MAX - target ? target + (uint64_t)debt : SPW_LEVEL_MAX;

@@ -122,6 +122,9 @@ struct spw_header {
 
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
+/* What kind of call it is: an account's limiters may apply to some kinds only. */
+enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER };
+#define SPW_ENDPOINTS_COUNT 3u
 enum spw_forced {
     SPW_FORCED_NOT,
     SPW_FORCED_OPEN,
@@ -141,9 +144,10 @@ struct spw_account_conf {
     uint32_t probe_ms; /* life of the half-open probe's permit */
     uint32_t deadline_ms;
     uint32_t header_buffer_ppm;
-    uint32_t on_full;   /* what a caller does when no cell is free: 0 hand back, 1 deny */
-    uint32_t permit_ms; /* life of a concurrency permit: deadline + 1 s */
-    uint32_t spare[5];
+    uint32_t on_full;                   /* what a caller does when no cell is free: 0 hand back, 1 deny */
+    uint32_t permit_ms;                 /* life of a concurrency permit: deadline + 1 s */
+    uint32_t permits_per_process_count; /* since 1.1: of these, what one process may hold; 0 = all */
+    uint32_t spare[4];
 };
 
 /* What the provider last said about its limit. One slot of a two-slot latch; 64 bytes. */
@@ -176,7 +180,8 @@ struct spw_account {
     struct spw_account_conf conf[2];
     uint64_t evidence_seq;
     struct spw_evidence evidence[2];
-    uint8_t spare1[72];
+    uint32_t skip; /* since 1.1: as an integration's, for a caller without one */
+    uint8_t spare1[68];
 };
 
 struct spw_integration {
@@ -185,11 +190,14 @@ struct spw_integration {
     uint32_t account_index;
     uint32_t batch; /* 1 = class batch: leaves the reserve */
     char name[SPW_NAME_BYTES];
-    uint8_t spare[48];
+    uint32_t skip; /* since 1.1: a byte for each enum spw_endpoint; bit i: limiters[i] does not apply */
+    uint8_t spare[44];
 };
 
 /* One of 16 configurations of a limiter. The limiter's word names the one in force, so that rate and level change
- * together in one CAS. Units: a token costs units_per_token; units_num units are earned every units_den ns. */
+ * together in one CAS. Units: a token costs units_per_token; units_num units are earned every units_den ns.
+ * A fixed window (since 1.1) is a bucket that earns window_units at each multiple of window_ns from base_ns. Its other
+ * fields tell a client of layout 1.0, which would let it drip, that it never passes. */
 struct spw_limiter_conf {
     uint64_t version; /* 0 = never written; odd while being written */
     uint64_t units_num;
@@ -203,7 +211,10 @@ struct spw_limiter_conf {
     uint64_t tokens_count; /* the rate as configured, for this pod: tokens_count per period_ns */
     uint64_t period_ns;
     uint64_t burst_count;
-    uint64_t spare[4];
+    uint64_t window_ns; /* since 1.1: 0 = no window */
+    uint64_t window_units;
+    uint64_t window_e0_units; /* as e0_units */
+    uint64_t spare[1];
 };
 
 struct spw_limiter {
@@ -325,10 +336,11 @@ struct spw_account_words {
 };
 
 struct spw_limiter_words {
-    uint64_t level;        /* {configuration slot : 4 | level in units : 60}, or SPW_MOVED */
-    uint64_t window;       /* fixed window: {configuration slot : 4 | window number : 28 | count : 32} */
-    uint64_t healed_count; /* impossible words replaced; statistics */
-    uint64_t spare[13];
+    uint64_t level;           /* {configuration slot : 4 | level in units : 60}, or SPW_MOVED */
+    uint64_t returned_units;  /* since 1.1: given back so far; see spw_bucket_give_back */
+    uint64_t healed_count;    /* impossible words replaced; statistics */
+    uint64_t returning_units; /* since 1.1: the same, and what is being given back now */
+    uint64_t spare[12];
 };
 
 /* Slot word: {generation : 32 | state : 8}; a slot is an attached process, alive while its lock byte is held. */
@@ -486,6 +498,7 @@ SPW__AT(spw_header, cells_hint, 432);
 SPW__SIZE(spw_section, 16);
 
 SPW__SIZE(spw_account_conf, 64);
+SPW__AT(spw_account_conf, permits_per_process_count, 44);
 SPW__SIZE(spw_evidence, 64);
 SPW__SIZE(spw_account, 512);
 SPW__AT(spw_account, switches, 8);
@@ -500,9 +513,12 @@ SPW__AT(spw_account, conf_seq, 168);
 SPW__AT(spw_account, conf, 176);
 SPW__AT(spw_account, evidence_seq, 304);
 SPW__AT(spw_account, evidence, 312);
+SPW__AT(spw_account, skip, 440);
 SPW__SIZE(spw_integration, 128);
 SPW__AT(spw_integration, name, 16);
+SPW__AT(spw_integration, skip, 80);
 SPW__SIZE(spw_limiter_conf, 128);
+SPW__AT(spw_limiter_conf, window_ns, 96);
 SPW__SIZE(spw_limiter, 128 + 16 * 128);
 SPW__AT(spw_limiter, name, 16);
 SPW__AT(spw_limiter, switches, 48);
@@ -530,6 +546,7 @@ SPW__SIZE(spw_account_words, 256);
 SPW__AT(spw_account_words, gate, 8);
 SPW__AT(spw_account_words, window, 128);
 SPW__SIZE(spw_limiter_words, 128);
+SPW__AT(spw_limiter_words, returning_units, 24);
 SPW__SIZE(spw_slot, 128);
 SPW__SIZE(spw_stats, 128);
 SPW__SIZE(spw_cell, SPW_CELL_BYTES);

@@ -77,18 +77,32 @@ static inline void spw_permit_release(const struct spw_map *map, uint32_t index,
         (void)spw_cas(permit, &word, 0);
 }
 
-static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index,
-                                             uint32_t count, uint64_t now_ns)
+/* Permits in use, of this process alone or of all. *wait_ns: until the first of them expires; it may come back before. */
+static inline uint32_t spw_permit_busy_count(const struct spw_map *map, uint32_t account_index,
+                                             uint32_t count, bool mine, uint64_t now_ns, uint64_t *wait_ns)
 {
-    uint64_t now_ms = spw_map_ms(map, now_ns);
+    uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW_PERMIT_MAX_MS;
     uint32_t n = 0;
     for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
         uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i);
         /* SYNC permit: relaxed: only looked at. */
         uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
-        n += !spw__permit_busy(held, now_ms);
+        if (!spw__permit_busy(held, now_ms) || (mine && !spw_permit_mine(map, held)))
+            continue;
+        n++;
+        if (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) < first_ms)
+            first_ms = held & SPW_PERMIT_TIME_MASK;
     }
+    *wait_ns = spw_map_ns_of_ms(map, first_ms) - now_ns;
     return n;
+}
+
+static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index,
+                                             uint32_t count, uint64_t now_ns)
+{
+    uint64_t wait_ns;
+    count = count < SPW_PERMITS_PER_ACCOUNT ? count : SPW_PERMITS_PER_ACCOUNT;
+    return count - spw_permit_busy_count(map, account_index, count, false, now_ns, &wait_ns);
 }
 
 /* SIDECAR ONLY */

@@ -20,11 +20,13 @@ extern "C" {
 struct spw_ref {
     char account[SPW_NAME_BYTES];
     char integration[SPW_NAME_BYTES];
-    uint64_t generation; /* of the segment the rest is good for; 0 = look up */
+    enum spw_endpoint endpoint; /* what kind of calls it is for; yours to set, CALCULATE at first */
+    uint64_t generation;        /* of the segment the rest is good for; 0 = look up */
     uint32_t account_index, account_generation;
     bool batch;
     const uint8_t *pub, *rw; /* the mapping that the places below are in */
     const struct spw_account *record;
+    const uint32_t *skip; /* of the integration, or of the account: by endpoint */
     struct spw_account_words *words;
     const struct spw_limiter *limiter; /* the account's only one; NULL = the whole way each time */
     struct spw_limiter_words *limiter_words;
@@ -59,6 +61,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
             ref->pub = map->pub;
             ref->rw = map->rw;
             ref->record = a;
+            ref->skip = &a->skip;
             ref->words = spw_account_words_at(map, i);
             if (a->limiters_count == 1) {
                 ref->limiter_words = spw_limiter_words_at(map, a->limiters[0]);
@@ -70,10 +73,20 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
         const struct spw_integration *n = spw_integration_at(map, i);
         /* SYNC integration: acquire: a LIVE record is filled. */
         if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index &&
-            strncmp(n->name, ref->integration, sizeof n->name) == 0)
+            strncmp(n->name, ref->integration, sizeof n->name) == 0) {
             ref->batch = n->batch != 0;
+            ref->skip = &n->skip;
+        }
     }
     return ref->generation != 0;
+}
+
+/* For spw_admit: the class, and the limiters that do not apply. */
+static inline uint32_t spw_ref_flags(const struct spw_ref *ref)
+{
+    /* SYNC skip: relaxed: a lone word. */
+    uint32_t skip = spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF;
+    return SPW_ACQUIRE_SKIP(skip) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
 }
 
 /* Is what was found good for this mapping? A client that was detached may have the same segment elsewhere. */
@@ -115,6 +128,8 @@ static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_
     uint64_t breaker = spw_load_acq(&ref->words->breaker);
     if (breaker >> 62 != SPW_BREAKER_CLOSED || !spw__ref_quiet(map, ref))
         return false;
+    /* SYNC returned: acquire: read before the word that the take goes into. */
+    uint64_t returned = spw_load_acq(&ref->limiter_words->returned_units);
     /* SYNC bucket: acquire: the configuration the word names was published before it. */
     uint64_t word = spw_load_acq(&ref->limiter_words->level);
     for (int i = 0; i < SPW_CAS_TRIES; i++) {
@@ -140,6 +155,10 @@ static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_
             a->may_call = true;
             ticket->epoch = (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK);
             ticket->charged = 1;
+            ticket->charge[0].level = next - tokens * ref->conf.units_per_token;
+            ticket->charge[0].version = ref->conf.version;
+            ticket->charge[0].returned = returned;
+            ticket->charge[0].at_ns = now_ns;
             return true;
         }
         spw_relax();
@@ -155,7 +174,7 @@ static inline struct spw_admission spw_ref_admit(const struct spw_map *map, stru
     struct spw_admission a;
     if (ref->limiter && ref->conf_version && max_wait_ns == 0) {
         memset(&a, 0, sizeof a);
-        memset(ticket, 0, sizeof *ticket);
+        memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
         ticket->generation = map->generation;
         ticket->account_index = ref->account_index;
         ticket->taken_ns = now_ns;
@@ -165,7 +184,7 @@ static inline struct spw_admission spw_ref_admit(const struct spw_map *map, stru
             return a;
         }
     }
-    a = spw_admit(map, ref->account_index, ref->account_generation, ref->batch ? SPW_ACQUIRE_BATCH : 0,
+    a = spw_admit(map, ref->account_index, ref->account_generation, spw_ref_flags(ref) | SPW_ACQUIRE_SHARE,
                   tokens, max_wait_ns, now_ns, ticket);
     if (a.version != ref->conf.version || !ref->conf_version)
         spw__ref_learn(ref);

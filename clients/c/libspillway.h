@@ -36,6 +36,18 @@ struct spillway_decision {
 /* The ticket's 64 bytes belong to the caller until the report. Returns may_call. */
 int spillway_acquire(struct spillway *client, const char *account, const char *integration, uint64_t tokens,
                      uint64_t max_wait_ns, uint64_t ticket[8], struct spillway_decision *decision);
+/* The same for callers that wait until start_at_ns, and may change their mind: the reservation's bytes belong to the
+ * caller until the report, for which it serves as the ticket. endpoint: 0 calculation, 1 record, 2 other. */
+#define SPILLWAY_RESERVATION_WORDS 40
+int spillway_reserve(struct spillway *client, const char *account, const char *integration, int endpoint,
+                     uint64_t tokens, uint64_t max_wait_ns, uint64_t reservation[SPILLWAY_RESERVATION_WORDS],
+                     struct spillway_decision *decision);
+/* At start_at_ns: do gate and breaker still let the call through? 0 = make no call; unless it only was too early (deny
+ * with wait_ns until the start), the reservation has been given back. */
+int spillway_confirm(struct spillway *client, uint64_t reservation[SPILLWAY_RESERVATION_WORDS],
+                     struct spillway_decision *decision);
+/* Instead of a report: the call is not made, and counts as never allowed. */
+void spillway_give_up(struct spillway *client, uint64_t reservation[SPILLWAY_RESERVATION_WORDS]);
 /* http_status 0 = no answer; retry_after_ms -1 = not said. */
 void spillway_report(struct spillway *client, const uint64_t ticket[8], uint32_t http_status,
                      int64_t retry_after_ms);

@@ -287,6 +287,7 @@ static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 static inline uint64_t spw_exchange(uint64_t *word, uint64_t value) { return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL); }
+static inline uint64_t spw_add(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL); }
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
 static inline void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void spw_fence_rel(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
@@ -392,6 +393,8 @@ struct spw_header {
 #define SPW_SWITCH_OBSERVE UINT64_C(2)
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
+enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER };
+#define SPW_ENDPOINTS_COUNT 3u
 enum spw_forced { SPW_FORCED_NOT, SPW_FORCED_OPEN, SPW_FORCED_CLOSED, SPW_FORCED_DISABLED, SPW_FORCED_OBSERVE };
 struct spw_account_conf {
   uint32_t consecutive_429_count;
@@ -405,7 +408,8 @@ struct spw_account_conf {
   uint32_t header_buffer_ppm;
   uint32_t on_full;
   uint32_t permit_ms;
-  uint32_t spare[5];
+  uint32_t permits_per_process_count;
+  uint32_t spare[4];
 };
 #define SPW_EVIDENCE_LIMIT 1u
 #define SPW_EVIDENCE_REMAINING 2u
@@ -434,7 +438,8 @@ struct spw_account {
   struct spw_account_conf conf[2];
   uint64_t evidence_seq;
   struct spw_evidence evidence[2];
-  uint8_t spare1[72];
+  uint32_t skip;
+  uint8_t spare1[68];
 };
 struct spw_integration {
   uint32_t state;
@@ -442,7 +447,8 @@ struct spw_integration {
   uint32_t account_index;
   uint32_t batch;
   char name[SPW_NAME_BYTES];
-  uint8_t spare[48];
+  uint32_t skip;
+  uint8_t spare[44];
 };
 struct spw_limiter_conf {
   uint64_t version;
@@ -457,7 +463,10 @@ struct spw_limiter_conf {
   uint64_t tokens_count;
   uint64_t period_ns;
   uint64_t burst_count;
-  uint64_t spare[4];
+  uint64_t window_ns;
+  uint64_t window_units;
+  uint64_t window_e0_units;
+  uint64_t spare[1];
 };
 struct spw_limiter {
   uint32_t state;
@@ -558,9 +567,10 @@ struct spw_account_words {
 };
 struct spw_limiter_words {
   uint64_t level;
-  uint64_t window;
+  uint64_t returned_units;
   uint64_t healed_count;
-  uint64_t spare[13];
+  uint64_t returning_units;
+  uint64_t spare[12];
 };
 enum spw_slot_state { SPW_SLOT_FREE, SPW_SLOT_LIVE, SPW_SLOT_DEAD, SPW_SLOT_RESERVED };
 struct spw_slot {
@@ -696,6 +706,7 @@ __extension__ typedef __int128 spw_i128;
 struct spw_gcra {
   uint64_t version;
   uint64_t units_num, units_den, units_fixed;
+  uint64_t window_ns;
   uint64_t units_per_token;
   uint64_t burst_units;
   uint64_t reserve_units;
@@ -710,6 +721,7 @@ static inline uint64_t spw__gcd(uint64_t a, uint64_t b) {
   }
   return a;
 }
+static inline uint64_t spw__gcra_salt(uint64_t version) { return (version * UINT64_C(0x9E3779B97F4A7C15)) >> 10; }
 static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count,
                                       uint64_t reserve_count, uint64_t base_ns, uint64_t version) {
   if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS) return false;
@@ -724,7 +736,6 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
     den = p / h;
   }
   if (burst_count != 0 && burst_count > SPW_BURST_MAX_UNITS / per_token) return false;
-  uint64_t salt = (version * UINT64_C(0x9E3779B97F4A7C15)) >> 10;
   out->version = version;
   out->units_num = num;
   out->units_den = den;
@@ -732,12 +743,47 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
   out->units_per_token = per_token;
   out->burst_units = burst_count * per_token;
   out->reserve_units = (reserve_count < burst_count ? reserve_count : burst_count) * per_token;
-  out->e0_units = out->burst_units + salt;
+  out->e0_units = out->burst_units + spw__gcra_salt(version);
   out->base_ns = base_ns;
   out->tokens_count = tokens_count;
   out->period_ns = period_ns;
   out->burst_count = burst_count;
   return true;
+}
+static inline bool spw_gcra_configure_window(struct spw_limiter_conf *out, uint64_t count, uint64_t window_ns, uint64_t reserve_count,
+                                             uint64_t base_ns, uint64_t version) {
+  uint64_t ten_years_ns = UINT64_C(316224000000000000);
+  if (window_ns == 0 || window_ns > SPW_PERIOD_MAX_NS || count > window_ns * SPW_RATE_MAX_PER_NS || count > SPW_BURST_MAX_UNITS ||
+      (spw_u128)count * (ten_years_ns / window_ns + 1) > SPW_BURST_MAX_UNITS * 4)
+    return false;
+  out->version = version;
+  out->units_num = 0;
+  out->units_den = 1;
+  out->units_fixed = 0;
+  out->units_per_token = 1;
+  out->burst_units = 0;
+  out->reserve_units = reserve_count < count ? reserve_count : count;
+  out->e0_units = SPW_LEVEL_MAX;
+  out->base_ns = base_ns;
+  out->tokens_count = count;
+  out->period_ns = window_ns;
+  out->burst_count = count;
+  out->window_ns = window_ns;
+  out->window_units = count;
+  out->window_e0_units = count + spw__gcra_salt(version);
+  return true;
+}
+static inline void spw_gcra_of(const struct spw_limiter_conf *c, struct spw_gcra *out) {
+  bool window = c->window_ns != 0;
+  out->units_num = window ? c->window_units : c->units_num;
+  out->units_den = window ? 0 : c->units_den;
+  out->units_fixed = c->units_fixed;
+  out->window_ns = c->window_ns;
+  out->units_per_token = c->units_per_token;
+  out->burst_units = window ? c->window_units : c->burst_units;
+  out->reserve_units = c->reserve_units;
+  out->e0_units = window ? c->window_e0_units : c->e0_units;
+  out->base_ns = c->base_ns;
 }
 static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns) {
   if (now_ns <= g->base_ns) return g->e0_units;
@@ -745,6 +791,8 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
   spw_u128 earned;
   if (g->units_den == 1) {
     earned = (spw_u128)dt * g->units_num;
+  } else if (g->units_den == 0) {
+    earned = (spw_u128)(dt / g->window_ns) * g->units_num;
   } else {
     earned = ((spw_u128)dt * g->units_fixed) >> 62;
     if ((earned + 1) * g->units_den <= (spw_u128)dt * g->units_num) earned++;
@@ -753,15 +801,20 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
   return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX;
 }
 static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns) {
-  if (g->units_den == 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX) return 0;
+  if (g->units_den <= 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX) return 0;
   return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
 }
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units) {
   if (units <= g->e0_units) return g->base_ns;
   if (g->units_num == 0 || units > SPW_LEVEL_MAX) return SPW_FOREVER_NS;
-  spw_u128 dt = ((spw_u128)(units - g->e0_units) * g->units_den + g->units_num - 1) / g->units_num;
+  uint64_t more = units - g->e0_units;
+  spw_u128 dt =
+      g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num : (spw_u128)((more - 1) / g->units_num + 1) * g->window_ns;
   if (dt > UINT64_MAX - 1 - g->base_ns) return SPW_FOREVER_NS;
   return g->base_ns + (uint64_t)dt;
+}
+static inline spw_u128 spw_gcra_earned_in(const struct spw_gcra *g, uint64_t span_ns) {
+  return g->units_den ? (spw_u128)span_ns * g->units_num / g->units_den : (spw_u128)(span_ns / g->window_ns + 1) * g->units_num;
 }
 enum spw_gcra_result { SPW_GCRA_TAKE, SPW_GCRA_WAIT, SPW_GCRA_NEVER };
 static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint64_t level, uint64_t now_ns, uint64_t tokens, uint64_t keep_units,
@@ -785,11 +838,10 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
   uint64_t at_ns = spw_gcra_when(g, target);
   if (at_ns == SPW_FOREVER_NS) return SPW_GCRA_NEVER;
   *wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
-  if (*wait_ns <= max_wait_ns && max_wait_ns > 0) {
-    *next_level = level + need;
-    return SPW_GCRA_TAKE;
-  }
-  return SPW_GCRA_WAIT;
+  if (*wait_ns > max_wait_ns || max_wait_ns == 0) return SPW_GCRA_WAIT;
+  uint64_t floor = spw_gcra_earned(g, at_ns) - g->burst_units;
+  *next_level = (g->units_den == 0 && floor > level ? floor : level) + need;
+  return SPW_GCRA_TAKE;
 }
 static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t level, uint64_t now_ns) {
   uint64_t earned = spw_gcra_earned(g, now_ns);
@@ -1114,22 +1166,17 @@ static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint
   const struct spw_limiter_conf *c = &limiter->conf[slot];
   uint64_t version = spw_load_acq(&c->version);
   out->version = version / 2;
-  out->units_num = spw_load_rlx(&c->units_num);
-  out->units_den = spw_load_rlx(&c->units_den);
-  out->units_fixed = spw_load_rlx(&c->units_fixed);
-  out->units_per_token = spw_load_rlx(&c->units_per_token);
-  out->burst_units = spw_load_rlx(&c->burst_units);
-  out->reserve_units = spw_load_rlx(&c->reserve_units);
-  out->e0_units = spw_load_rlx(&c->e0_units);
-  out->base_ns = spw_load_rlx(&c->base_ns);
+  struct spw_limiter_conf copy;
+  spw_copy_rlx(&copy.version, &c->version, sizeof copy / 8);
   spw_fence_acq();
-  return version && version % 2 == 0 && spw_load_rlx(&c->version) == version && out->units_den && out->units_per_token;
+  if (!version || version % 2 || spw_load_rlx(&c->version) != version || !copy.units_den || !copy.units_per_token) return false;
+  spw_gcra_of(&copy, out);
+  return true;
 }
 static inline bool spw_bucket_level_ok(const struct spw_gcra *g, uint64_t level, uint64_t now_ns) {
   uint64_t earned = spw_gcra_earned(g, now_ns);
   if (level <= earned) return true;
-  spw_u128 ahead = (spw_u128)SPW_AHEAD_MAX_NS * g->units_num / g->units_den + g->burst_units;
-  return level - earned <= ahead;
+  return level - earned <= spw_gcra_earned_in(g, SPW_AHEAD_MAX_NS) + g->burst_units;
 }
 static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t bad, uint64_t now_ns) {
   struct spw_gcra g;
@@ -1138,12 +1185,19 @@ static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw
   if (spw_cas(&words->level, &bad, spw_bucket_word(slot, spw_gcra_earned(&g, now_ns)))) spw_add_rlx(&words->healed_count, 1);
 }
 enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SPW_BUCKET_MOVED };
+struct spw_charge {
+  uint64_t version;
+  uint64_t level;
+  uint64_t returned;
+  uint64_t at_ns;
+};
 struct spw_bucket_answer {
   enum spw_bucket_result result;
   uint64_t wait_ns;
   uint64_t version;
   uint64_t available_units;
   uint64_t units_per_token;
+  struct spw_charge charge;
 };
 static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t *word,
                                     struct spw_gcra *g) {
@@ -1168,6 +1222,7 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
     uint64_t word, next = 0;
     struct spw_gcra g;
+    uint64_t returned = spw_load_acq(&words->returned_units);
     if (!spw__bucket_read(limiter, words, now_ns, &word, &g)) {
       spw_relax();
       continue;
@@ -1186,6 +1241,10 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
       return answer;
     }
     answer.result = SPW_BUCKET_TAKEN;
+    answer.charge.version = g.version;
+    answer.charge.level = next - tokens * g.units_per_token;
+    answer.charge.returned = returned;
+    answer.charge.at_ns = now_ns;
     if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next))) return answer;
     answer.result = SPW_BUCKET_WAIT;
     spw_relax();
@@ -1193,14 +1252,33 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
   answer.wait_ns = 0;
   return answer;
 }
-static inline void spw_bucket_refund(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t tokens) {
+static inline uint64_t spw__bucket_full(const struct spw_gcra *g, uint64_t now_ns) {
+  uint64_t earned = spw_gcra_earned(g, now_ns);
+  return earned + spw__gcra_fraction(g, earned, now_ns) - g->burst_units;
+}
+static inline void spw_bucket_give_back(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t tokens,
+                                        const struct spw_charge *charge) {
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
     uint64_t word;
     struct spw_gcra g;
+    uint64_t before = spw_load_acq(&words->returning_units);
     if (!spw__bucket_read(limiter, words, now_ns, &word, &g)) continue;
-    if (word == SPW_MOVED || tokens > g.burst_units / g.units_per_token) return;
-    uint64_t level = spw_bucket_level(word), back = tokens * g.units_per_token;
-    if (spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), level > back ? level - back : 0))) return;
+    if (word == SPW_MOVED || g.version != charge->version || tokens > g.burst_units / g.units_per_token) return;
+    uint64_t shift = spw_load_acq(&words->returning_units) - charge->returned;
+    uint64_t cost = tokens * g.units_per_token, held = spw_bucket_level(word);
+    uint64_t from = charge->level > shift ? charge->level - shift : 0;
+    bool top = held == from + cost;
+    if (!top && from < spw__bucket_full(&g, charge->at_ns)) from = spw__bucket_full(&g, charge->at_ns);
+    uint64_t to = from + cost, full = spw__bucket_full(&g, now_ns);
+    if (from < full) from = full;
+    if (from >= to || held < to) return;
+    uint64_t others = spw_add(&words->returning_units, to - from);
+    bool done = spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), held - (to - from)));
+    if (!done || (top && others == before && spw_load_acq(&words->returning_units) == before + (to - from)))
+      (void)spw_add(&words->returning_units, from - to);
+    else
+      (void)spw_add(&words->returned_units, to - from);
+    if (done) return;
     spw_relax();
   }
 }
@@ -1247,6 +1325,7 @@ struct spw_breaker_answer {
   uint64_t wait_ns;
   uint32_t state;
   bool forced;
+  bool observed;
 };
 static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *map, const struct spw_account *account,
                                                           struct spw_account_words *words, const struct spw_account_conf *conf, uint64_t now_ns,
@@ -1264,7 +1343,8 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
     struct spw_breaker_word b = spw_breaker_unpack(word);
     answer.epoch = b.epoch;
     answer.state = b.state;
-    if (forced != SPW_FORCED_NOT) {
+    bool observe = forced == SPW_FORCED_OBSERVE;
+    if (forced != SPW_FORCED_NOT && !observe) {
       answer.forced = true;
       answer.verdict = forced == SPW_FORCED_OPEN ? SPW_BREAKER_REFUSE : SPW_BREAKER_PASS;
       answer.wait_ns = forced == SPW_FORCED_OPEN ? UINT64_MAX : 0;
@@ -1281,8 +1361,10 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
       next.time_ms = now_ms + conf->cooldown_min_ms;
       next.epoch++;
     } else if (now_ms < b.time_ms) {
-      answer.verdict = SPW_BREAKER_REFUSE;
-      answer.wait_ns = spw_map_ns_of_ms(map, b.time_ms) - now_ns;
+      answer.verdict = observe ? SPW_BREAKER_PASS : SPW_BREAKER_REFUSE;
+      answer.observed = observe;
+      answer.epoch = (b.epoch - observe) & SPW_EPOCH_MASK;
+      answer.wait_ns = observe ? 0 : spw_map_ns_of_ms(map, b.time_ms) - now_ns;
       return answer;
     } else {
       next.state = SPW_BREAKER_HALF_OPEN;
@@ -1300,6 +1382,15 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
       return answer;
     }
   }
+}
+static inline void spw_breaker_probe_back(const struct spw_map *map, struct spw_account_words *words, uint32_t epoch, uint64_t now_ns) {
+  uint64_t word = spw_load_acq(&words->breaker);
+  struct spw_breaker_word b = spw_breaker_unpack(word);
+  if (b.state != SPW_BREAKER_HALF_OPEN || b.epoch != epoch) return;
+  b.state = SPW_BREAKER_OPEN;
+  b.epoch++;
+  b.time_ms = spw_map_ms(map, now_ns);
+  (void)spw_cas(&words->breaker, &word, spw_breaker_pack(&b));
 }
 enum spw_outcome { SPW_OUTCOME_OK, SPW_OUTCOME_THROTTLED, SPW_OUTCOME_FAILED, SPW_OUTCOME_NEUTRAL };
 static inline void spw__window_count(struct spw_account_words *words, uint32_t tick, bool bad) {
@@ -1368,7 +1459,10 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
         spw__breaker_trip(map, &next, conf, now_ns);
     }
     uint64_t packed = spw_breaker_pack(&next);
-    if (packed == word || spw_cas(&words->breaker, &word, packed)) return next.state != b.state;
+    if (packed != word && !spw_cas(&words->breaker, &word, packed)) continue;
+    if (b.state == SPW_BREAKER_HALF_OPEN && next.state == SPW_BREAKER_CLOSED)
+      spw_store_rlx(&words->window[tick % SPW_WINDOW_WORDS], (uint64_t)tick << 32);
+    return next.state != b.state;
   }
 }
 
@@ -1442,15 +1536,22 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
     if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return;
   }
 }
-static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns, bool refresh) {
-  uint64_t observation = spw_map_ms(map, sent_ns) >> 6;
+static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns, uint64_t now_ns, bool refresh) {
+  uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns);
   uint64_t word = spw_load_acq(&words->gate);
   while (word != 0 && word != SPW_MOVED) {
     uint32_t source = spw_gate_source(word);
     bool mine = refresh && source == SPW_GATE_REFRESH;
-    if (!mine && (source == SPW_GATE_RETRY_AFTER || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK))) return;
+    bool told = source == SPW_GATE_RETRY_AFTER && now_ms < spw_gate_until_ms(word);
+    if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK))) return;
     if (spw_cas(&words->gate, &word, 0)) return;
   }
+}
+static inline void spw_gate_refresh_back(const struct spw_map *map, struct spw_account_words *words, const struct spw_account_conf *conf,
+                                         uint64_t claimed_ns, uint64_t now_ns) {
+  uint64_t word = spw_load_acq(&words->gate), observation = word >> 39 & SPW__OBS_MASK;
+  if (spw_gate_source(word) == SPW_GATE_REFRESH && spw_gate_until_ms(word) == spw_map_ms(map, claimed_ns) + conf->probe_ms)
+    (void)spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, observation, spw_map_ms(map, now_ns)));
 }
 
 /* ---- spw_permit.h ---- */
@@ -1490,21 +1591,31 @@ static inline void spw_permit_release(const struct spw_map *map, uint32_t index,
   uint64_t *permit = spw_permit_at(map, index);
   if (permit) (void)spw_cas(permit, &word, 0);
 }
-static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index, uint32_t count, uint64_t now_ns) {
-  uint64_t now_ms = spw_map_ms(map, now_ns);
+static inline uint32_t spw_permit_busy_count(const struct spw_map *map, uint32_t account_index, uint32_t count, bool mine, uint64_t now_ns,
+                                             uint64_t *wait_ns) {
+  uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW_PERMIT_MAX_MS;
   uint32_t n = 0;
   for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
     uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i);
     uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
-    n += !spw__permit_busy(held, now_ms);
+    if (!spw__permit_busy(held, now_ms) || (mine && !spw_permit_mine(map, held))) continue;
+    n++;
+    if (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) < first_ms) first_ms = held & SPW_PERMIT_TIME_MASK;
   }
+  *wait_ns = spw_map_ns_of_ms(map, first_ms) - now_ns;
   return n;
+}
+static inline uint32_t spw_permit_free_count(const struct spw_map *map, uint32_t account_index, uint32_t count, uint64_t now_ns) {
+  uint64_t wait_ns;
+  count = count < SPW_PERMITS_PER_ACCOUNT ? count : SPW_PERMITS_PER_ACCOUNT;
+  return count - spw_permit_busy_count(map, account_index, count, false, now_ns, &wait_ns);
 }
 
 /* ---- spw_admission.h ---- */
 
 enum spw_verdict { SPW_ALLOW = 0, SPW_DENY = 1, SPW_NEVER = 2, SPW_NOT_ATTACHED = 3, SPW_BAD_HANDLE = 4 };
-enum { SPW_ACQUIRE_PEEK = 1, SPW_ACQUIRE_RETRY = 2, SPW_ACQUIRE_BATCH = 4 };
+enum { SPW_ACQUIRE_PEEK = 1, SPW_ACQUIRE_RETRY = 2, SPW_ACQUIRE_BATCH = 4, SPW_ACQUIRE_SHARE = 8 };
+#define SPW_ACQUIRE_SKIP(mask) ((uint32_t)(mask) << 8)
 struct spw_admission {
   enum spw_verdict verdict;
   enum spw_cause cause;
@@ -1529,7 +1640,11 @@ struct spw_ticket {
   bool refresh;
   bool probe;
   uint8_t charged;
+  uint64_t start_at_ns;
+  struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT];
 };
+#define SPW__RESERVE_TRIES 64u
+#define SPW__TICKET_HEAD_BYTES offsetof(struct spw_ticket, charge)
 static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a) {
   if (a->units_per_token == 0) return 0;
   uint64_t whole = a->available_units / a->units_per_token, rest = a->available_units % a->units_per_token;
@@ -1567,6 +1682,10 @@ struct spw__account_view {
   uint32_t index;
   uint32_t permits_count;
   uint32_t limiters_count;
+  uint32_t flags;
+  uint64_t tokens;
+  uint64_t now_ns;
+  uint64_t last_start_ns;
   const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
   struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
   uint64_t switches;
@@ -1591,23 +1710,25 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
   return true;
 }
 static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause, uint64_t wait_ns) {
-  a->verdict = verdict;
-  a->cause = cause;
-  a->wait_ns = wait_ns;
+  bool first = a->verdict == SPW_ALLOW;
+  if (verdict == SPW_NOT_ATTACHED || first || (a->verdict == SPW_DENY && verdict == SPW_NEVER)) a->verdict = verdict;
+  if (verdict == SPW_NOT_ATTACHED || first) a->cause = cause;
+  if (wait_ns > a->wait_ns) a->wait_ns = wait_ns;
   return false;
 }
-static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags, uint64_t now_ns, bool take, struct spw_admission *a,
-                                    struct spw_ticket *ticket) {
+static inline bool spw__admit_state(struct spw__account_view *v, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0;
   uint32_t source = 0;
-  bool retry = (flags & SPW_ACQUIRE_RETRY) != 0;
-  enum spw_gate_verdict gate = spw_gate_enter(v->map, v->words, &v->conf, now_ns, take && !retry, &wait_ns, &source);
+  bool retry = (v->flags & SPW_ACQUIRE_RETRY) != 0;
+  enum spw_gate_verdict gate = spw_gate_enter(v->map, v->words, &v->conf, v->now_ns, take && !retry, &wait_ns, &source);
   if (gate == SPW_GATE_GONE) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
   bool own = buffer || source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_REFRESH;
   bool shut = gate == SPW_GATE_SHUT && !(retry && own);
-  struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, now_ns, take && !shut);
+  ticket->refresh = gate == SPW_GATE_PASS_REFRESH;
+  struct spw_breaker_answer b = spw_breaker_enter(v->map, v->account, v->words, &v->conf, v->now_ns, take && !shut);
   a->breaker_state = b.state;
+  a->observed = a->observed || b.observed;
   if (b.verdict == SPW_BREAKER_GONE) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   if (b.verdict == SPW_BREAKER_REFUSE)
     return spw__deny(a, b.wait_ns == UINT64_MAX ? SPW_NEVER : SPW_DENY, b.forced ? SPW_CAUSE_BREAKER_FORCED : SPW_CAUSE_BREAKER_OPEN,
@@ -1615,75 +1736,114 @@ static inline bool spw__admit_state(struct spw__account_view *v, uint32_t flags,
   if (shut) return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
   ticket->epoch = b.epoch;
   ticket->probe = b.verdict == SPW_BREAKER_PROBE;
-  ticket->refresh = gate == SPW_GATE_PASS_REFRESH;
   return true;
 }
-static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns,
-                                      bool take, struct spw_admission *a, bool *taken) {
-  *taken = false;
+static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint64_t at_ns, bool take, struct spw_admission *a,
+                                      struct spw_ticket *ticket, uint64_t *start_ns) {
+  *start_ns = at_ns;
   uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
-  if (switches & SPW_SWITCH_KILL) return true;
-  bool batch = (flags & SPW_ACQUIRE_BATCH) != 0;
-  struct spw_bucket_answer b = spw_bucket_take(v->limiter[i], v->limiter_words[i], now_ns, tokens, batch, max_wait_ns, take);
+  if ((v->flags >> 8 >> i & 1) || (switches & SPW_SWITCH_KILL)) return true;
+  bool batch = (v->flags & SPW_ACQUIRE_BATCH) != 0, observe = (switches & SPW_SWITCH_OBSERVE) != 0;
+  uint64_t max_wait_ns = observe ? 0 : v->last_start_ns - at_ns;
+  struct spw_bucket_answer b = spw_bucket_take(v->limiter[i], v->limiter_words[i], at_ns, v->tokens, batch, max_wait_ns, take);
   a->version = b.version;
   a->available_units = b.available_units;
   a->units_per_token = b.units_per_token;
   if (b.result == SPW_BUCKET_TAKEN) {
-    *taken = take;
-    if (b.wait_ns && now_ns + b.wait_ns > a->start_at_ns) a->start_at_ns = now_ns + b.wait_ns;
+    if (take) {
+      ticket->charged = (uint8_t)(ticket->charged | 1u << i);
+      ticket->charge[i] = b.charge;
+    }
+    *start_ns = at_ns + b.wait_ns;
     return true;
   }
   if (b.result == SPW_BUCKET_MOVED) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
-  if (switches & SPW_SWITCH_OBSERVE) {
+  if (observe) {
     a->observed = true;
     return true;
   }
   if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
-  bool reserve = batch && b.available_units >= tokens * b.units_per_token;
-  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
+  bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
+  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns + b.wait_ns);
 }
-static inline bool spw__admit_look(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns,
-                                   struct spw_admission *a, struct spw_ticket *ticket) {
-  bool taken;
-  if (!spw__admit_state(v, flags, now_ns, false, a, ticket)) return false;
-  if (v->permits_count && spw_permit_free_count(v->map, v->index, v->permits_count, now_ns) == 0)
-    return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
+static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns) {
+  uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
+  if (!v->permits_count) return false;
+  return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >= v->permits_count ||
+         (share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
+}
+static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *start_ns) {
+  uint64_t at_ns, wait_ns;
+  bool ok = spw__admit_state(v, false, a, ticket);
+  *start_ns = v->now_ns;
+  if (spw__permits_out(v, &wait_ns)) ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
+  for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
+    ok = spw__admit_limiter(v, i, v->now_ns, false, a, ticket, &at_ns) && ok;
+    *start_ns = at_ns > *start_ns ? at_ns : *start_ns;
+  }
+  return ok && a->verdict != SPW_NOT_ATTACHED;
+}
+static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_ticket *ticket) {
   for (uint32_t i = 0; i < v->limiters_count; i++) {
-    if (!spw__admit_limiter(v, i, flags, tokens, max_wait_ns, now_ns, false, a, &taken)) return false;
+    if (ticket->charged >> i & 1) spw_bucket_give_back(v->limiter[i], v->limiter_words[i], v->now_ns, ticket->tokens, &ticket->charge[i]);
+  }
+  if (ticket->has_permit && spw_permit_mine(v->map, ticket->permit_word)) spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
+  if (ticket->probe) spw_breaker_probe_back(v->map, v->words, ticket->epoch, v->now_ns);
+  if (ticket->refresh) spw_gate_refresh_back(v->map, v->words, &v->conf, ticket->taken_ns, v->now_ns);
+  ticket->charged = 0;
+  ticket->has_permit = ticket->probe = ticket->refresh = false;
+}
+static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+  uint32_t i = 0, again = 0;
+  while (i < v->limiters_count) {
+    uint64_t at_ns;
+    if (!spw__admit_limiter(v, i, *start_ns, true, a, ticket, &at_ns)) return false;
+    bool later = at_ns > *start_ns;
+    *start_ns = at_ns;
+    if (!later || (ticket->charged & ((1u << i) - 1)) == 0) {
+      i++;
+      continue;
+    }
+    spw__ticket_undo(v, ticket);
+    if (++again == SPW__RESERVE_TRIES) return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns);
+    i = 0;
   }
   return true;
 }
-static inline bool spw__admit_take(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns,
-                                   struct spw_admission *a, struct spw_ticket *ticket) {
-  bool taken[SPW_LIMITERS_PER_ACCOUNT] = {false};
-  uint32_t done = 0;
-  bool ok = true;
-  if (v->permits_count && v->map->self.lock_fd >= 0) {
-    uint32_t use = (uint32_t)(now_ns >> 8);
-    ok = spw_permit_take(v->map, v->index, v->permits_count, use, v->conf.permit_ms, now_ns, &ticket->permit_word, &ticket->permit_index);
-    ticket->has_permit = ok;
-    if (!ok) return spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, 0);
+static inline bool spw__take_permit(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+  uint64_t wait_ns = 0;
+  if (!v->permits_count || v->map->self.lock_fd < 0) return true;
+  uint32_t use = (uint32_t)(v->now_ns >> 8);
+  uint32_t life_ms = v->conf.permit_ms + (uint32_t)((start_ns - v->now_ns + 999999) / 1000000);
+  uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
+  ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
+                       spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns, &ticket->permit_word, &ticket->permit_index);
+  bool over = ticket->has_permit && share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
+  return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
+}
+static inline bool spw__admit_take(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+  if (!spw__take_tokens(v, &start_ns, a, ticket) || !spw__take_permit(v, start_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
+    spw__ticket_undo(v, ticket);
+    return false;
   }
-  while (ok && done < v->limiters_count) {
-    ok = spw__admit_limiter(v, done, flags, tokens, max_wait_ns, now_ns, true, a, &taken[done]);
-    done++;
-  }
-  for (uint32_t i = 0; i < done; i++) ticket->charged = (uint8_t)(ticket->charged | taken[i] << i);
-  if (ok && spw__admit_state(v, flags, now_ns, true, a, ticket)) return true;
-  for (uint32_t i = 0; i < done; i++) {
-    if (taken[i]) spw_bucket_refund(v->limiter[i], v->limiter_words[i], now_ns, tokens);
-  }
-  if (ticket->has_permit) spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
-  ticket->has_permit = false;
-  ticket->charged = 0;
-  return false;
+  if (start_ns > v->now_ns) a->start_at_ns = ticket->start_at_ns = start_ns;
+  return true;
+}
+static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns) {
+  uint64_t most_ns = SPW_RESERVE_MAX_NS;
+  if (v->permits_count) most_ns = v->conf.permit_ms < SPW_PERMIT_MAX_MS ? (SPW_PERMIT_MAX_MS - v->conf.permit_ms) * UINT64_C(1000000) : 0;
+  v->flags = flags;
+  v->tokens = tokens;
+  v->now_ns = now_ns;
+  v->last_start_ns = now_ns + (max_wait_ns < most_ns ? max_wait_ns : most_ns);
 }
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index, uint32_t account_generation, uint32_t flags,
                                              uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
   struct spw_admission a;
   struct spw__account_view v;
+  uint64_t start_ns;
   memset(&a, 0, sizeof a);
-  memset(ticket, 0, sizeof *ticket);
+  memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
   ticket->generation = map->generation;
   ticket->account_index = account_index;
   ticket->taken_ns = now_ns;
@@ -1692,9 +1852,11 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
     a.verdict = SPW_BAD_HANDLE;
     return a;
   }
+  spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns);
   bool peek = (flags & SPW_ACQUIRE_PEEK) != 0;
-  bool ok = spw__admit_look(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
-  if (ok && !peek) ok = spw__admit_take(&v, flags, tokens, max_wait_ns, now_ns, &a, ticket);
+  bool ok = spw__admit_look(&v, &a, ticket, &start_ns);
+  if (ok && peek && start_ns > now_ns) a.start_at_ns = start_ns;
+  if (ok && !peek) ok = spw__admit_take(&v, start_ns, &a, ticket);
   a.may_call = ok;
   if (!peek && a.verdict != SPW_NOT_ATTACHED) {
     spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause));
@@ -1702,8 +1864,40 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
   }
   return a;
 }
-static inline void spw__permit_back(const struct spw_map *map, const struct spw_ticket *ticket) {
-  if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word)) spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, struct spw__account_view *v) {
+  const struct spw_account *account = spw_account_at(map, ticket->account_index);
+  if (ticket->generation != map->generation || !account || !spw__account_open(map, ticket->account_index, account->record_generation, v))
+    return false;
+  spw__view_ask(v, 0, ticket->tokens, 0, now_ns);
+  return true;
+}
+static inline void spw_abandon(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns) {
+  struct spw__account_view v;
+  if (spw__ticket_open(map, ticket, now_ns, &v)) spw__ticket_undo(&v, ticket);
+  ticket->generation = 0;
+}
+static inline struct spw_admission spw_confirm(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns) {
+  struct spw_admission a;
+  struct spw__account_view v;
+  memset(&a, 0, sizeof a);
+  if (!spw__ticket_open(map, ticket, now_ns, &v)) {
+    (void)spw__deny(&a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
+    return a;
+  }
+  if (now_ns < ticket->start_at_ns) {
+    (void)spw__deny(&a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, ticket->start_at_ns - now_ns);
+    return a;
+  }
+  if (ticket->probe) spw_breaker_probe_back(map, v.words, ticket->epoch, now_ns);
+  if (ticket->refresh) spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
+  ticket->probe = ticket->refresh = false;
+  ticket->taken_ns = now_ns;
+  a.may_call = spw__admit_state(&v, true, &a, ticket);
+  if (!a.may_call) {
+    spw_abandon(map, ticket, now_ns);
+    spw_stat_count(map, v.index, spw__stat_of(a.cause));
+  }
+  return a;
 }
 struct spw_call_end {
   enum spw_outcome outcome;
@@ -1713,27 +1907,21 @@ struct spw_call_end {
   bool gate_open;
 };
 static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, const struct spw_call_end *end) {
-  const struct spw_account *account = spw_account_at(map, ticket->account_index);
-  struct spw_account_words *words = spw_account_words_at(map, ticket->account_index);
-  struct spw_account_conf conf;
-  if (ticket->generation != map->generation || !account || !words || !spw_account_conf_read(account, &conf)) return false;
-  spw__permit_back(map, ticket);
-  bool changed = spw_breaker_outcome(map, words, &conf, now_ns, ticket->epoch, end->outcome);
+  struct spw__account_view v;
+  if (!spw__ticket_open(map, ticket, now_ns, &v)) return false;
+  if (ticket->has_permit && spw_permit_mine(map, ticket->permit_word)) spw_permit_release(map, ticket->permit_index, ticket->permit_word);
+  bool changed = false;
+  if (end->outcome == SPW_OUTCOME_NEUTRAL && ticket->probe)
+    spw_breaker_probe_back(map, v.words, ticket->epoch, now_ns);
+  else if (spw_load_rlx(&v.account->forced) != SPW_FORCED_DISABLED)
+    changed = spw_breaker_outcome(map, v.words, &v.conf, now_ns, ticket->epoch, end->outcome);
   if (end->gate_shut)
-    spw_gate_shut(map, words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
+    spw_gate_shut(map, v.words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
   else if (end->gate_open)
-    spw_gate_open(map, words, ticket->taken_ns, ticket->refresh);
+    spw_gate_open(map, v.words, ticket->taken_ns, now_ns, ticket->refresh);
+  else if (end->outcome == SPW_OUTCOME_NEUTRAL && ticket->refresh)
+    spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
   return changed;
-}
-static inline void spw_abandon(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns) {
-  const struct spw_account *account = spw_account_at(map, ticket->account_index);
-  if (ticket->generation != map->generation || !account) return;
-  spw__permit_back(map, ticket);
-  for (uint32_t i = 0; i < account->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
-    const struct spw_limiter *limiter = spw_limiter_at(map, account->limiters[i]);
-    struct spw_limiter_words *words = spw_limiter_words_at(map, account->limiters[i]);
-    if (limiter && words && (ticket->charged >> i & 1)) spw_bucket_refund(limiter, words, now_ns, ticket->tokens);
-  }
 }
 
 /* ---- spw_ref.h ---- */
@@ -1741,11 +1929,13 @@ static inline void spw_abandon(const struct spw_map *map, const struct spw_ticke
 struct spw_ref {
   char account[SPW_NAME_BYTES];
   char integration[SPW_NAME_BYTES];
+  enum spw_endpoint endpoint;
   uint64_t generation;
   uint32_t account_index, account_generation;
   bool batch;
   const uint8_t *pub, *rw;
   const struct spw_account *record;
+  const uint32_t *skip;
   struct spw_account_words *words;
   const struct spw_limiter *limiter;
   struct spw_limiter_words *limiter_words;
@@ -1772,6 +1962,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->pub = map->pub;
       ref->rw = map->rw;
       ref->record = a;
+      ref->skip = &a->skip;
       ref->words = spw_account_words_at(map, i);
       if (a->limiters_count == 1) {
         ref->limiter_words = spw_limiter_words_at(map, a->limiters[0]);
@@ -1782,10 +1973,16 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
   for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
     const struct spw_integration *n = spw_integration_at(map, i);
     if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index &&
-        strncmp(n->name, ref->integration, sizeof n->name) == 0)
+        strncmp(n->name, ref->integration, sizeof n->name) == 0) {
       ref->batch = n->batch != 0;
+      ref->skip = &n->skip;
+    }
   }
   return ref->generation != 0;
+}
+static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
+  uint32_t skip = spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF;
+  return SPW_ACQUIRE_SKIP(skip) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
 }
 static inline bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
   return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
@@ -1811,6 +2008,7 @@ static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_
                                     struct spw_ticket *ticket) {
   uint64_t breaker = spw_load_acq(&ref->words->breaker);
   if (breaker >> 62 != SPW_BREAKER_CLOSED || !spw__ref_quiet(map, ref)) return false;
+  uint64_t returned = spw_load_acq(&ref->limiter_words->returned_units);
   uint64_t word = spw_load_acq(&ref->limiter_words->level);
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
     uint64_t level = spw_bucket_level(word), next = 0;
@@ -1830,6 +2028,10 @@ static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_
       a->may_call = true;
       ticket->epoch = (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK);
       ticket->charged = 1;
+      ticket->charge[0].level = next - tokens * ref->conf.units_per_token;
+      ticket->charge[0].version = ref->conf.version;
+      ticket->charge[0].returned = returned;
+      ticket->charge[0].at_ns = now_ns;
       return true;
     }
     spw_relax();
@@ -1841,7 +2043,7 @@ static inline struct spw_admission spw_ref_admit(const struct spw_map *map, stru
   struct spw_admission a;
   if (ref->limiter && ref->conf_version && max_wait_ns == 0) {
     memset(&a, 0, sizeof a);
-    memset(ticket, 0, sizeof *ticket);
+    memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
     ticket->generation = map->generation;
     ticket->account_index = ref->account_index;
     ticket->taken_ns = now_ns;
@@ -1851,7 +2053,7 @@ static inline struct spw_admission spw_ref_admit(const struct spw_map *map, stru
       return a;
     }
   }
-  a = spw_admit(map, ref->account_index, ref->account_generation, ref->batch ? SPW_ACQUIRE_BATCH : 0, tokens, max_wait_ns, now_ns, ticket);
+  a = spw_admit(map, ref->account_index, ref->account_generation, spw_ref_flags(ref) | SPW_ACQUIRE_SHARE, tokens, max_wait_ns, now_ns, ticket);
   if (a.version != ref->conf.version || !ref->conf_version) spw__ref_learn(ref);
   return a;
 }
@@ -3109,13 +3311,7 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
   if (c->on_unattached != SPW_UNATTACHED_BOUNDED) return a;
   struct spw_gcra g;
   memset(&g, 0, sizeof g);
-  g.units_num = c->bounded.units_num;
-  g.units_den = c->bounded.units_den;
-  g.units_fixed = c->bounded.units_fixed;
-  g.units_per_token = c->bounded.units_per_token;
-  g.burst_units = c->bounded.burst_units;
-  g.e0_units = c->bounded.e0_units;
-  g.base_ns = c->bounded.base_ns;
+  spw_gcra_of(&c->bounded, &g);
   /* SYNC bounded: acquire: private to the process, shared by its threads. */
   uint64_t level = spw_load_acq(&c->bounded_level), next = 0;
   do {
@@ -3126,8 +3322,9 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
 }
 
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call
- * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves a token that
- * will be earned within that time; 0 never waits. Lock-free, no system call while attached. */
+ * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves tokens that
+ * will be earned within that time (an hour at most): then wait, and ask spw_reservation_confirm before the call. 0 never
+ * waits. ref->endpoint says what kind of call it is. Lock-free, no system call while attached. */
 static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_ref *ref, uint64_t tokens, uint64_t max_wait_ns,
                                                struct spw_ticket *ticket) {
   uint64_t now_ns = spw_now_ns();
@@ -3146,6 +3343,26 @@ static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_
   a = spw_ref_admit(map, ref, tokens, max_wait_ns, now_ns, ticket);
   if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
   return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+}
+
+/* The start_at_ns of a reservation has come: do gate and breaker still let the call through? may_call: make it, then
+ * spw_report. Else do not: too early (DENY, wait_ns says how much, nothing has changed), or they have shut meanwhile, and
+ * the reservation has been given back. Costs as spw_acquire. */
+static inline struct spw_admission spw_reservation_confirm(struct spw_client *c, struct spw_ticket *ticket) {
+  uint64_t now_ns = spw_now_ns();
+  struct spw_map *map = spw__live_map(c, now_ns);
+  struct spw_admission a;
+  memset(&a, 0, sizeof a);
+  a.verdict = SPW_NOT_ATTACHED;
+  if (map) a = spw_confirm(map, ticket, now_ns);
+  return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, ticket->tokens, now_ns) : a;
+}
+
+/* A call that spw_acquire allowed is not made after all, or a reservation no longer wanted: everything it held goes back,
+ * so that it counts as never taken. Instead of spw_report; once. Costs as spw_acquire. */
+static inline void spw_give_up(struct spw_client *c, struct spw_ticket *ticket) {
+  struct spw_map *map = spw__data_map(c);
+  if (map) spw_abandon(map, ticket, spw_now_ns());
 }
 
 /* Tell how the call ended: http_status 0 = no answer (timeout, no connection). retry_after_ms: what the provider asked
@@ -3456,8 +3673,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
     if (!spw__ref_find(map, &ref)) return SPW_STATUS_NOT_FOUND;
     if (spw_account_conf_read(spw_account_at(map, ref.account_index), &conf) && (!q.deadline_ms || q.deadline_ms > conf.deadline_ms))
       deadline_ms = conf.deadline_ms;
-    a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | (ref.batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0), 1, 0, now_ns,
-                  &unused);
+    a = spw_admit(map, ref.account_index, ref.account_generation, SPW_ACQUIRE_PEEK | spw_ref_flags(&ref), 1, 0, now_ns, &unused);
     refused = a.verdict == SPW_DENY || a.verdict == SPW_NEVER;
     if (refused && map->self.lock_fd >= 0) { /* without a slot the flag is the sidecar's to record */
       spw__quote_fallback(c, map, &q, json, json_bytes, &ref, spw_refusal_type(a.cause), a.cause, &a, reply);

@@ -76,6 +76,7 @@ static enum spw_status find_account(struct spw_job *job, const struct spw_quote_
     job->account_index = ref.account_index;
     job->account_generation = ref.account_generation;
     job->batch = ref.batch;
+    job->acquire_flags = spw_ref_flags(&ref);
     return SPW_STATUS_OK;
 }
 

@@ -47,6 +47,7 @@ struct spw_job {
     size_t request_bytes;
     uint32_t account_index, account_generation;
     bool batch;
+    uint32_t acquire_flags; /* SPW_ACQUIRE_*: the class, and the limiters that do not apply */
     uint32_t uid;
     spw_decided_fn *done;
     void *owner;
@@ -74,6 +75,7 @@ struct spw_flight {
     struct spw_key key;
     bool may_be_joined;
     bool batch;
+    uint32_t acquire_flags; /* of the job that began it */
     bool holds_ticket;
     uint32_t account_index, account_generation;
     uint64_t started_ns, sent_ns;

@@ -158,7 +158,7 @@ static void send_call(struct spw_flight *flight);
 static void retry_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_flight *flight = timer->owner;
-    uint32_t flags = SPW_ACQUIRE_RETRY | (flight->batch ? SPW_ACQUIRE_BATCH : 0u);
+    uint32_t flags = SPW_ACQUIRE_RETRY | flight->acquire_flags;
     flight->admission = spw_admit(map_of(flight), flight->account_index, flight->account_generation, flags, 1,
                                   0, spw_loop_now_ns(loop), &flight->ticket);
     if (!flight->admission.may_call) {
@@ -262,7 +262,7 @@ static void charge_resent(struct spw_flight *flight, const struct spw_http_respo
     if (response->attempts < 2)
         return;
     struct spw_admission a = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                                       SPW_ACQUIRE_RETRY, 1, 0, now_of(flight), &ticket);
+                                       SPW_ACQUIRE_RETRY | flight->acquire_flags, 1, 0, now_of(flight), &ticket);
     struct spw_call_end none = {.outcome = SPW_OUTCOME_NEUTRAL};
     if (a.may_call)
         (void)spw_settle(map_of(flight), &ticket, now_of(flight), &none);
@@ -362,29 +362,16 @@ static void send_call(struct spw_flight *flight)
 
 /* ---- the beginning ---- */
 
-/* Only gate and breaker matter here: the token is in hand, and later reservations are no reason against this one. */
-static bool is_shut(enum spw_cause cause)
-{
-    return cause == SPW_CAUSE_GATE_SHUT || cause == SPW_CAUSE_REMAINING_BELOW_BUFFER ||
-           cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ||
-           cause == SPW_CAUSE_NOT_ATTACHED;
-}
-
-/* The reserved token has been earned. Gate and breaker may have shut meanwhile: then it goes back. */
+/* The reserved token has been earned. Gate and breaker may have shut meanwhile: then it has gone back. */
 static void reservation_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_flight *flight = timer->owner;
-    struct spw_ticket ignored;
-    struct spw_admission look = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                                          SPW_ACQUIRE_PEEK, 0, 0, spw_loop_now_ns(loop), &ignored);
-    bool own_probe = flight->ticket.probe || flight->ticket.refresh;
-    if (look.may_call || own_probe || !is_shut(look.cause)) {
+    struct spw_admission a = spw_confirm(map_of(flight), &flight->ticket, spw_loop_now_ns(loop));
+    flight->admission.breaker_state = a.breaker_state;
+    if (a.may_call)
         send_call(flight);
-        return;
-    }
-    spw_abandon(map_of(flight), &flight->ticket, spw_loop_now_ns(loop));
-    flight->admission.breaker_state = look.breaker_state;
-    fall_back_all(flight, spw_refusal_type(look.cause), look.cause);
+    else
+        fall_back_all(flight, spw_refusal_type(a.cause), a.cause);
 }
 
 static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined)
@@ -400,6 +387,7 @@ static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *c
     flight->account_generation = job->account_generation;
     flight->key = job->cart_key;
     flight->batch = job->batch;
+    flight->acquire_flags = job->acquire_flags;
     flight->may_be_joined = may_be_joined;
     flight->started_ns = spw_decider_now(job->decider);
     flight->timer.owner = flight;
@@ -428,7 +416,7 @@ void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_b
         wait_ns = left_ns > room_ns ? left_ns - room_ns : 0;
     flight->admission =
         spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                  flight->batch ? SPW_ACQUIRE_BATCH : 0u, 1, wait_ns, now_ns, &flight->ticket);
+                  flight->acquire_flags, 1, wait_ns, now_ns, &flight->ticket);
     flight->holds_ticket = flight->admission.may_call;
     if (!flight->admission.may_call) {
         if (flight->admission.wait_ns != SPW_FOREVER_NS)

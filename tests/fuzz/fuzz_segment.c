@@ -181,7 +181,7 @@ static void call(const struct step *s)
 {
     struct spw_rate_record record;
     struct spw_source source;
-    const struct spw_ticket *ticket = &world.ticket[s->how % 4];
+    struct spw_ticket *ticket = &world.ticket[s->how % 4];
     const struct spw_map *map = world.client.map;
     switch (s->op >> 4) {
     case 0:

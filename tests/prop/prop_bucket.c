@@ -98,7 +98,7 @@ static void take(struct prop *p, struct life *l)
         PROP_CHECK(p, l->x.hand + l->x.rate * (wide)a.wait_ns >= 0,
                    "%" PRIu64 " tokens taken early at %" PRIu64 ", wait %" PRIu64, tokens, now, a.wait_ns);
         if (a.wait_ns && prop_below(p, 3) == 0) { /* given up at once */
-            spw_bucket_refund(&l->limiter, &l->words, now, tokens);
+            spw_bucket_give_back(&l->limiter, &l->words, now, tokens, &a.charge);
             l->x.hand += l->x.scale * (wide)tokens;
         }
     } else if (a.result == SPW_BUCKET_WAIT && max_wait == 0) {

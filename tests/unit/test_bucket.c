@@ -210,24 +210,85 @@ static void moved_word(void **state)
     uint64_t t = w->f.t0_ns;
     w->words->level = SPW_MOVED;
     assert_int_equal(take(w, t, 1).result, SPW_BUCKET_MOVED);
-    spw_bucket_refund(w->limiter, w->words, t, 1);
+    spw_bucket_give_back(w->limiter, w->words, t, 1, &(struct spw_charge){.version = 1});
     assert_true(w->words->level == SPW_MOVED);
     assert_int_equal(w->words->healed_count, 0);
 }
 
-/* Tokens given back are there again, and never more than a full bucket. */
-static void refunds(void **state)
+static void give_back(struct words *w, uint64_t now, uint64_t tokens, const struct spw_bucket_answer *taken)
+{
+    spw_bucket_give_back(w->limiter, w->words, now, tokens, &taken->charge);
+}
+
+/* What is given back counts as never taken, in whatever order; the takes of others stay. */
+static void give_backs(void **state)
+{
+    struct words *w = *state;
+    uint64_t t = w->f.t0_ns, full = w->words->level;
+    struct spw_bucket_answer a[3];
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (int i = 0; i < 6; i++) {
+        for (int k = 0; k < 3; k++)
+            a[k] = take(w, t, 10);
+        take(w, t, 50);
+        for (int k = 0; k < 3; k++)
+            give_back(w, t, 10, &a[order[i][k]]);
+        assert_int_equal(drain(w, t), 50);
+        w->words->level = full;
+    }
+    a[0] = take(w, t, 100);
+    give_back(w, t + S, 100, &a[0]); /* ten were earned meanwhile; a bucket holds a hundred */
+    assert_int_equal(drain(w, t + S), 100);
+}
+
+/* Waiters that all give up after a while, first come first gone: the next one waits as if they had never been. */
+static void give_backs_of_waiters(void **state)
 {
     struct words *w = *state;
     uint64_t t = w->f.t0_ns;
+    struct spw_bucket_answer a[8];
     drain(w, t);
-    for (int i = 0; i < 3; i++)
-        spw_bucket_refund(w->limiter, w->words, t, 1);
-    assert_int_equal(drain(w, t), 3);
-    for (int i = 0; i < 500; i++)
-        spw_bucket_refund(w->limiter, w->words, t, 1);
-    spw_bucket_refund(w->limiter, w->words, t, UINT64_MAX);
-    assert_int_equal(drain(w, t), 100);
+    for (int round = 0; round < 1000; round++) {
+        for (int k = 0; k < 8; k++) {
+            a[k] = spw_bucket_take(w->limiter, w->words, t, 1, false, S, true);
+            assert_int_equal(a[k].wait_ns, (uint64_t)(k + 1) * 100 * MS);
+        }
+        for (int k = 0; k < 8; k++)
+            give_back(w, t + 50 * MS, 1, &a[(k + round) % 8]);
+    }
+    assert_int_equal(take(w, t, 1).wait_ns, 100 * MS);
+    assert_int_equal(drain(w, t + S), 10);
+}
+
+/* A bucket that was full in between has forgotten the take: giving it back would be one more than burst + rate * t. */
+static void give_back_too_late(void **state)
+{
+    struct words *w = *state;
+    uint64_t t = w->f.t0_ns;
+    struct spw_bucket_answer a = take(w, t, 30);
+    assert_int_equal(drain(w, t + S), 80);
+    give_back(w, t + S, 30, &a); /* after one second 20 of the 30 are still owed ... */
+    assert_int_equal(drain(w, t + S), 20);
+    a = take(w, t + 20 * S, 30);
+    assert_int_equal(drain(w, t + 23 * S), 100);
+    give_back(w, t + 23 * S, 30, &a); /* ... after three none */
+    assert_int_equal(drain(w, t + 23 * S), 0);
+    give_back(w, t + 23 * S, UINT64_MAX, &a);
+    assert_int_equal(drain(w, t + 23 * S), 0);
+}
+
+/* What was taken under another configuration is not given back: its units are others. */
+static void give_back_after_a_change(void **state)
+{
+    struct words *w = *state;
+    uint64_t t = w->f.t0_ns;
+    struct spw_bucket_answer a = take(w, t, 50);
+    drain(w, t);
+    for (int i = 0; i < 17; i++) { /* round all the slots */
+        spw_state_fixture_set(&w->f, 11 - (i & 1), S, 100, t);
+        give_back(w, t, 50, &a);
+        assert_int_equal(drain(w, t), 0);
+    }
 }
 
 /* Reservations: paid at once, none beyond an hour, given back by a refund. */
@@ -236,15 +297,16 @@ static void reservations(void **state)
     struct words *w = *state;
     uint64_t t = w->f.t0_ns;
     drain(w, t);
+    struct spw_bucket_answer a = {0};
     for (uint64_t i = 1; i <= 20; i++) {
-        struct spw_bucket_answer a = spw_bucket_take(w->limiter, w->words, t, 1, false, 2 * S, true);
+        a = spw_bucket_take(w->limiter, w->words, t, 1, false, 2 * S, true);
         assert_int_equal(a.result, SPW_BUCKET_TAKEN);
         assert_int_equal(a.wait_ns, i * 100 * MS);
     }
     struct spw_bucket_answer late = spw_bucket_take(w->limiter, w->words, t, 1, false, 2 * S, true);
     assert_int_equal(late.result, SPW_BUCKET_WAIT);
     assert_int_equal(late.wait_ns, 2100 * MS);
-    spw_bucket_refund(w->limiter, w->words, t, 1);
+    give_back(w, t, 1, &a);
     assert_int_equal(spw_bucket_take(w->limiter, w->words, t, 1, false, 2 * S, true).wait_ns, 2000 * MS);
     uint64_t reserved = 0;
     while (spw_bucket_take(w->limiter, w->words, t, 10, false, UINT64_MAX, true).result == SPW_BUCKET_TAKEN)
@@ -280,7 +342,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(died_while_configuring, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_word_is_emptied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(moved_word, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refunds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(give_backs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(give_backs_of_waiters, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(give_back_too_late, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(give_back_after_a_change, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reservations, set_up, tear_down),
         cmocka_unit_test_setup_teardown(clocks, set_up, tear_down),
     };

@@ -48,7 +48,8 @@ static void retry_after(void **state)
     assert_int_equal(spw_gate_enter(f.map, words, &conf, t, true, &wait_ns, &source), SPW_GATE_SHUT);
     assert_in_range(wait_ns, 3600 * S, 3600 * S + MS);
     assert_int_equal(source, SPW_GATE_RETRY_AFTER);
-    spw_gate_open(f.map, words, t + 10 * S, false); /* a newer call went through: the words still hold */
+    spw_gate_open(f.map, words, t + 10 * S, t + 10 * S,
+                  false); /* a newer call went through: the words still hold */
     assert_int_equal(enter(t + 3599 * S, true), SPW_GATE_SHUT);
     assert_int_equal(enter(t + wait_ns - 1, true), SPW_GATE_SHUT);
     assert_int_equal(enter(t + wait_ns, true), SPW_GATE_PASS);
@@ -63,7 +64,7 @@ static void order_of_answers(void **state)
     spw_gate_shut(f.map, words, t + 20 * S, SPW_GATE_RESET, t + 5 * S,
                   t + 11 * S); /* older and shorter: no */
     assert_int_equal(enter(t + 30 * S, true), SPW_GATE_SHUT);
-    spw_gate_open(f.map, words, t + 5 * S, false); /* older: no */
+    spw_gate_open(f.map, words, t + 5 * S, t + 5 * S, false); /* older: no */
     assert_int_equal(enter(t + 30 * S, true), SPW_GATE_SHUT);
     spw_gate_shut(f.map, words, t + 90 * S, SPW_GATE_RESET, t + 5 * S,
                   t + 11 * S); /* older and longer: yes */
@@ -72,7 +73,7 @@ static void order_of_answers(void **state)
                   t + 13 * S); /* newer and shorter: yes */
     assert_int_equal(enter(t + 39 * S, true), SPW_GATE_SHUT);
     assert_int_equal(enter(t + 41 * S, true), SPW_GATE_PASS);
-    spw_gate_open(f.map, words, t + 14 * S, false);
+    spw_gate_open(f.map, words, t + 14 * S, t + 14 * S, false);
     assert_int_equal(enter(t + 14 * S, true), SPW_GATE_PASS);
     assert_true(words->gate == 0);
 }
@@ -96,7 +97,7 @@ static void one_call_asks(void **state)
     words->gate = 0;
     spw_gate_shut(f.map, words, t + 21 * S, SPW_GATE_UNKNOWN_BUFFER, t + 20 * S, t + 20 * S);
     assert_int_equal(enter(t + 22 * S, true), SPW_GATE_PASS_REFRESH);
-    spw_gate_open(f.map, words, t + 22 * S, true);
+    spw_gate_open(f.map, words, t + 22 * S, t + 22 * S, true);
     assert_int_equal(enter(t + 22 * S, true), SPW_GATE_PASS);
 }
 
@@ -113,7 +114,7 @@ static void beyond_a_day(void **state)
     words->gate = SPW_MOVED;
     assert_int_equal(enter(t, true), SPW_GATE_GONE);
     spw_gate_shut(f.map, words, t + S, SPW_GATE_RESET, t, t);
-    spw_gate_open(f.map, words, t + S, false);
+    spw_gate_open(f.map, words, t + S, t + S, false);
     assert_true(words->gate == SPW_MOVED);
 }
 
@@ -166,7 +167,8 @@ static void carried_to_the_next_segment(void **state)
     assert_int_equal(spw_gate_enter(f.map, words, &conf, now, true, &wait_ns, &source), SPW_GATE_SHUT);
     assert_int_equal(source, SPW_GATE_RESET);
     assert_in_range(now + wait_ns, until, until + 2 * MS);
-    spw_gate_open(f.map, words, spw_now_ns() + S, false); /* a call sent later than the one that shut it */
+    spw_gate_open(f.map, words, spw_now_ns() + S, spw_now_ns() + S,
+                  false); /* a call sent later than the one that shut it */
     assert_int_equal(enter(now, true), SPW_GATE_PASS);
 }
 
