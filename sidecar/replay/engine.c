@@ -352,8 +352,8 @@ static enum spw_status acquire(struct spw_replay *r, struct account *a, struct s
     struct spw_admission admission;
     const struct spw_map *map = spw_state_map(a->group->state);
     bool peek = e->op == SPW_REPLAY_PEEK;
-    uint32_t flags = (peek ? SPW_ACQUIRE_PEEK : 0u) | (e->retry ? SPW_ACQUIRE_RETRY : 0u) |
-                     (ref->batch ? SPW_ACQUIRE_BATCH : 0u);
+    uint32_t flags =
+        (peek ? SPW_ACQUIRE_PEEK : 0u) | (e->retry ? SPW_ACQUIRE_RETRY : 0u) | spw_ref_flags(ref);
     if (peek || e->retry)
         admission = spw_admit(map, ref->account_index, ref->account_generation, flags, e->cost,
                               e->max_wait_ns, now_of(r), &ticket);
