@@ -261,8 +261,9 @@ static void charge_resent(struct spw_flight *flight, const struct spw_http_respo
     struct spw_ticket ticket;
     if (response->attempts < 2)
         return;
-    struct spw_admission a = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                                       SPW_ACQUIRE_RETRY | flight->acquire_flags, 1, 0, now_of(flight), &ticket);
+    struct spw_admission a =
+        spw_admit(map_of(flight), flight->account_index, flight->account_generation,
+                  SPW_ACQUIRE_RETRY | flight->acquire_flags, 1, 0, now_of(flight), &ticket);
     struct spw_call_end none = {.outcome = SPW_OUTCOME_NEUTRAL};
     if (a.may_call)
         (void)spw_settle(map_of(flight), &ticket, now_of(flight), &none);
@@ -414,9 +415,8 @@ void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_b
     uint64_t room_ns = RETRY_ROOM_MS * UINT64_C(1000000);
     if (wait_ns + room_ns > left_ns)
         wait_ns = left_ns > room_ns ? left_ns - room_ns : 0;
-    flight->admission =
-        spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                  flight->acquire_flags, 1, wait_ns, now_ns, &flight->ticket);
+    flight->admission = spw_admit(map_of(flight), flight->account_index, flight->account_generation,
+                                  flight->acquire_flags, 1, wait_ns, now_ns, &flight->ticket);
     flight->holds_ticket = flight->admission.may_call;
     if (!flight->admission.may_call) {
         if (flight->admission.wait_ns != SPW_FOREVER_NS)
