@@ -312,7 +312,12 @@ static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
     struct spw_store_options options = {.file = s->conf->store_file,
                                         .map = spw_state_map(s->state),
                                         .loop = s->loop,
-                                        .unplaced_after_ms = s->conf->unplaced_after_ms};
+                                        .care = {.unplaced_after_ms = s->conf->unplaced_after_ms,
+                                                 .alert_window_ms = s->conf->alert.window_ms,
+                                                 .alert_share_ppm = s->conf->alert.share_ppm,
+                                                 .alert_minimum_count = s->conf->alert.minimum_count,
+                                                 .addresses_days = s->conf->retention.addresses_days,
+                                                 .rows_days = s->conf->retention.rows_days}};
     enum spw_status status = spw_store_open(&options, &s->store, err);
     if (status == SPW_STATUS_OK)
         drain_former(s);

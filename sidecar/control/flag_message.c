@@ -105,6 +105,54 @@ static Spillway__V1__FlagOrder *message_order(struct spw_arena *arena, const str
     return message;
 }
 
+static char *text_or_null(struct spw_arena *arena, const char *text, size_t room)
+{
+    return text && *text ? spw_arena_utf8(arena, text, room) : NULL;
+}
+
+static Spillway__V1__FlagReconciliation *message_reconciliation(struct spw_arena *arena,
+                                                                const struct spw_reconciliation *r)
+{
+    if (r->state == SPW_RECONCILE_NONE && r->filing == SPW_FILING_NONE)
+        return NULL;
+    Spillway__V1__FlagReconciliation *message = spw_arena_zalloc(arena, sizeof *message);
+    spillway__v1__flag_reconciliation__init(message);
+    message->state = word(arena, spw_reconcile_state_name(r->state));
+    if (r->live_known) {
+        message->live_tax = spw_message_money(arena, r->variance.live_tax_minor);
+        message->variance = spw_message_money(arena, r->variance.variance_minor);
+        message->rounding_noise = spw_message_money(arena, r->variance.rounding_noise_minor);
+        message->rate_difference = spw_message_money(arena, r->variance.rate_minor);
+        message->base_difference = spw_message_money(arena, r->variance.base_minor);
+        message->nexus_difference = spw_message_money(arena, r->variance.nexus_minor);
+    }
+    SPW_SET(message, attempts, r->attempts);
+    message->reason = text_or_null(arena, r->last_error, 256);
+    if (r->reconciled_unix_ms)
+        SPW_SET(message, reconciled_unix_ms, r->reconciled_unix_ms);
+    message->filing = word(arena, spw_filing_state_name(r->filing));
+    message->filing_error = text_or_null(arena, r->filing_error, 256);
+    message->document_id = text_or_null(arena, r->document_id, SPW_DOCUMENT_BYTES);
+    message->decision = text_or_null(arena, r->decision, 32);
+    message->note = text_or_null(arena, r->note, SPW_NOTE_BYTES);
+    message->by = text_or_null(arena, r->by, 64);
+    return message;
+}
+
+static void add_orders(struct spw_arena *arena, Spillway__V1__Flag *message, const struct spw_flag_row *row)
+{
+    message->n_orders = row->orders_listed;
+    message->orders = spw_arena_zalloc(arena, (row->orders_listed + 1) * sizeof(void *));
+    for (size_t i = 0; i < row->orders_listed; i++) {
+        Spillway__V1__FlagOrder *order = spw_arena_zalloc(arena, sizeof *order);
+        spillway__v1__flag_order__init(order);
+        order->order_id = spw_arena_utf8(arena, row->orders[i].order_id, SPW_CALLER_ID_BYTES);
+        order->tax_collected = spw_message_money(arena, row->orders[i].tax_collected_minor);
+        SPW_SET(order, placed_unix_ms, row->orders[i].placed_unix_ms);
+        message->orders[i] = order;
+    }
+}
+
 static void add_lines(struct spw_arena *arena, Spillway__V1__Flag *message, const struct spw_flag_row *row)
 {
     size_t count = row->lines ? row->record.lines_count : 0;
@@ -175,5 +223,7 @@ Spillway__V1__Flag *spw_message_flag(struct spw_arena *arena, const struct spw_f
     if (!row->verified)
         message->unverified_reason = spw_arena_copy(arena, row->unverified_reason, 256);
     SPW_SET(message, orders_count, row->orders_count);
+    message->reconciliation = message_reconciliation(arena, &row->reconciliation);
+    add_orders(arena, message, row);
     return message;
 }

@@ -114,18 +114,26 @@ void spw_flags_acknowledge(struct spw_call *call)
         spw_call_fail(call, &err);
         return;
     }
-    if (!request->sequence) {
+    bool by_change = request->has_change && request->change;
+    if (by_change == (request->has_sequence && request->sequence)) {
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
-                        "sequence: is missing: give the last sequence taken, at least 1");
+                        "sequence: give the last sequence taken, or instead the last change, at least 1");
         return;
     }
-    if (spw_store_acknowledge(call->control->store, request->consumer, request->sequence, &err)) {
+    enum spw_status status =
+        by_change
+            ? spw_store_acknowledge_change(call->control->store, request->consumer, request->change, &err)
+            : spw_store_acknowledge(call->control->store, request->consumer, request->sequence, &err);
+    if (status) {
         spw_call_fail(call, &err);
         return;
     }
     Spillway__V1__AcknowledgeFlagsReply reply = SPILLWAY__V1__ACKNOWLEDGE_FLAGS_REPLY__INIT;
     reply.consumer = request->consumer;
-    SPW_SET(&reply, sequence, request->sequence);
+    if (by_change)
+        SPW_SET(&reply, change, request->change);
+    else
+        SPW_SET(&reply, sequence, request->sequence);
     spw_call_reply(call, &reply.base);
 }
 

@@ -53,6 +53,18 @@ static Spillway__V1__StoreStatus *message_store(struct spw_arena *arena, struct 
     SPW_SET(message, damaged, counts.damaged_count);
     SPW_SET(message, commit_failures, counts.commit_failures_count);
     SPW_SET(message, writable, counts.writable);
+    SPW_SET(message, abandoned, counts.by_state[SPW_FLAG_ABANDONED]);
+    SPW_SET(message, unplaced, counts.by_state[SPW_FLAG_UNPLACED]);
+    SPW_SET(message, pending, counts.by_reconcile[SPW_RECONCILE_PENDING]);
+    SPW_SET(message, exceptions, counts.by_reconcile[SPW_RECONCILE_EXCEPTION]);
+    SPW_SET(message, acknowledged_change, counts.acknowledged_change);
+    SPW_SET(message, only_in_pod, counts.unacknowledged_count);
+    SPW_SET(message, orphans, counts.orphans_count);
+    SPW_SET(message, stuck_rows, counts.stuck_count);
+    SPW_SET(message, window_placed, counts.window_placed_count);
+    SPW_SET(message, window_flagged, counts.window_flagged_count);
+    SPW_SET(message, alert, counts.alert_on);
+    SPW_SET(message, removed_sequence, counts.removed_sequence);
     return message;
 }
 

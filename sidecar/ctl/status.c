@@ -22,14 +22,26 @@ static void add_store(struct spw_table *table, const Spillway__V1__StoreStatus *
     spw_table_add(table, "flags");
     spw_table_add(table,
                   "%" PRIu64 " stored: %" PRIu64 " provisional, %" PRIu64 " confirmed, %" PRIu64
-                  " cancelled, %" PRIu64 " superseded",
-                  s->flags, s->provisional, s->confirmed, s->cancelled, s->superseded);
+                  " cancelled, %" PRIu64 " superseded, %" PRIu64 " abandoned, %" PRIu64 " unplaced",
+                  s->flags, s->provisional, s->confirmed, s->cancelled, s->superseded, s->abandoned,
+                  s->unplaced);
+    spw_table_add(table, "orders");
+    spw_table_add(table,
+                  "%" PRIu64 " placed lately, %" PRIu64 " of them on a fallback%s; %" PRIu64
+                  " to reconcile, %" PRIu64 " exceptions",
+                  s->window_placed, s->window_flagged, s->alert ? ": ALERT, above fallback.alert" : "",
+                  s->pending, s->exceptions);
     spw_table_add(table, "ledger");
     spw_table_add(table,
-                  "%s, newest %" PRIu64 ", acknowledged %" PRIu64 ", %" PRIu64 " damaged, %" PRIu64
+                  "%s, newest %" PRIu64 ", %" PRIu64 " only in this pod, %" PRIu64 " damaged, %" PRIu64
                   " failed commits",
-                  s->writable ? "writable" : "NOT WRITABLE", s->newest_sequence, s->acknowledged_sequence,
-                  s->damaged, s->commit_failures);
+                  s->writable ? "writable" : "NOT WRITABLE", s->newest_sequence, s->only_in_pod, s->damaged,
+                  s->commit_failures);
+    if (s->orphans || s->stuck_rows) {
+        spw_table_add(table, "%s", "");
+        spw_table_add(table, "NOT SOUND: %" PRIu64 " orphans, %" PRIu64 " stuck rows (docs/ledger.md)",
+                      s->orphans, s->stuck_rows);
+    }
 }
 
 static const char *rates_age(const Spillway__V1__RateSource *source)

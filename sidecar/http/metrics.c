@@ -37,7 +37,19 @@
     X(HEALED, "spillway_healed_words_total", "counter",                                                      \
       "Impossible bucket words replaced by an empty bucket.")                                                \
     X(FLAGS, "spillway_flags", "gauge", "Fallback flags in the ledger, by state.")                           \
-    X(ONLY_IN_POD, "spillway_flags_only_in_pod", "gauge", "Flags that no consumer has acknowledged yet.")    \
+    X(ONLY_IN_POD, "spillway_flags_only_in_pod", "gauge",                                                    \
+      "Flags that no consumer has acknowledged as they are now.")                                            \
+    X(RECONCILE, "spillway_flags_reconciliation", "gauge",                                                   \
+      "Fallback flags in the ledger, by state of reconciliation.")                                           \
+    X(FILING, "spillway_flags_filing", "gauge", "Fallback flags in the ledger, by state of filing.")         \
+    X(ORPHANS, "spillway_ledger_orphans", "gauge", "Rows that contradict their orders; 0 when healthy.")     \
+    X(STUCK, "spillway_ledger_stuck_rows", "gauge",                                                          \
+      "Rows that wait longer than they should; 0 when healthy.")                                             \
+    X(SHARE, "spillway_placed_fallback_ratio", "gauge",                                                      \
+      "Share of the orders placed in the sliding window that were placed on a fallback.")                    \
+    X(PLACED, "spillway_placed_in_window", "gauge", "Orders placed in the sliding window, by answer.")       \
+    X(ALERT, "spillway_placed_fallback_alert", "gauge",                                                      \
+      "1 while that share is above fallback.alert.share and its minimum.")                                   \
     X(ORDERS, "spillway_orders_total", "counter", "Orders told to the ledger, by event.")                    \
     X(COMMITS, "spillway_store_commit_failures_total", "counter",                                            \
       "Commits of the ledger that failed; nothing is lost.")                                                 \
@@ -247,7 +259,25 @@ static void ledger(FILE *out, const struct spw_admin_options *s)
     for (uint32_t i = 0; i < SPW_FLAG_STATES; i++)
         put(out, M_FLAGS, (double)c.by_state[i], "state", spw_flag_state_name(i), NULL, NULL);
     begin(out, M_ONLY_IN_POD);
-    put(out, M_ONLY_IN_POD, (double)(c.newest_sequence - c.acknowledged_sequence), NULL, NULL, NULL, NULL);
+    put(out, M_ONLY_IN_POD, (double)c.unacknowledged_count, NULL, NULL, NULL, NULL);
+    begin(out, M_RECONCILE);
+    for (uint32_t i = 1; i < SPW_RECONCILE_STATES; i++)
+        put(out, M_RECONCILE, (double)c.by_reconcile[i], "state", spw_reconcile_state_name(i), NULL, NULL);
+    begin(out, M_FILING);
+    for (uint32_t i = 1; i < SPW_FILING_STATES; i++)
+        put(out, M_FILING, (double)c.by_filing[i], "state", spw_filing_state_name(i), NULL, NULL);
+    begin(out, M_ORPHANS);
+    put(out, M_ORPHANS, (double)c.orphans_count, NULL, NULL, NULL, NULL);
+    begin(out, M_STUCK);
+    put(out, M_STUCK, (double)c.stuck_count, NULL, NULL, NULL, NULL);
+    begin(out, M_SHARE);
+    put(out, M_SHARE, (double)c.window_share_ppm / 1e6, NULL, NULL, NULL, NULL);
+    begin(out, M_PLACED);
+    put(out, M_PLACED, (double)(c.window_placed_count - c.window_flagged_count), "answer", "live", NULL,
+        NULL);
+    put(out, M_PLACED, (double)c.window_flagged_count, "answer", "fallback", NULL, NULL);
+    begin(out, M_ALERT);
+    put(out, M_ALERT, c.alert_on, NULL, NULL, NULL, NULL);
     begin(out, M_ORDERS);
     put(out, M_ORDERS, (double)c.orders_placed_count, "event", "placed", NULL, NULL);
     put(out, M_ORDERS, (double)c.orders_cancelled_count, "event", "cancelled", NULL, NULL);

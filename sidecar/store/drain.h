@@ -58,6 +58,9 @@ int spw_row_begin_anew(struct spw_batch *batch, int64_t sequence, enum spw_flag_
  * so many. */
 int spw_rows_give_up(struct spw_batch *batch, int64_t after_ms, uint32_t max_count, uint32_t *count);
 
+/* Into counts: rows that nobody has acknowledged as they are now. */
+int spw_count_unacknowledged(struct spw_batch *batch);
+
 /* Bring every row of a quote to what its orders say now. */
 int spw_orders_refresh(struct spw_batch *batch, const char *quote_id);
 

@@ -197,6 +197,7 @@ static uint64_t take_sequence(struct spw_batch *batch)
     batch->counts.by_state[SPW_FLAG_PROVISIONAL]++;
     batch->counts.by_reconcile[SPW_RECONCILE_NONE]++;
     batch->counts.by_filing[SPW_FILING_NONE]++;
+    batch->counts.unacknowledged_count++;
     return batch->counts.newest_sequence;
 }
 

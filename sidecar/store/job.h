@@ -38,6 +38,10 @@ struct spw_store_job {
     bool finished;
 };
 
+/* Everything that is recorded (READY) when this is called is durable when the job is done with OK. Otherwise the volume
+ * would not have it: it waits in its cells, and is tried again by itself. */
+void spw_store_durable(struct spw_store *store, struct spw_store_job *job);
+
 /* Blocks until a job that was handed over without done is done; returns its status. */
 enum spw_status spw_store_wait(struct spw_store *store, struct spw_store_job *job);
 

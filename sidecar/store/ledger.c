@@ -344,30 +344,35 @@ static int count_by(sqlite3 *db, const char *sql, uint64_t *out, uint32_t codes)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+int spw_ledger_row_counts(struct spw_ledger *ledger, struct spw_store_counts *out)
+{
+    memset(out->by_state, 0, sizeof out->by_state);
+    memset(out->by_reconcile, 0, sizeof out->by_reconcile);
+    memset(out->by_filing, 0, sizeof out->by_filing);
+    int rc = count_by(ledger->db, "SELECT flag_state, count(*) FROM flags GROUP BY 1", out->by_state,
+                      SPW_FLAG_STATES);
+    if (rc == SQLITE_OK)
+        rc = count_by(ledger->db, "SELECT reconcile_state, count(*) FROM flags GROUP BY 1", out->by_reconcile,
+                      SPW_RECONCILE_STATES);
+    return rc == SQLITE_OK ? count_by(ledger->db, "SELECT filing_state, count(*) FROM flags GROUP BY 1",
+                                      out->by_filing, SPW_FILING_STATES)
+                           : rc;
+}
+
 enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
                                   struct spw_error *err)
 {
     memset(out, 0, sizeof *out);
-    uint64_t main_row[4] = {0}, states[1 + SPW_FLAG_STATES] = {0}, orders[2] = {0};
+    uint64_t numbers[6] = {0}, orders[2] = {0};
     int rc = read_numbers(
         ledger->db,
         "SELECT max(newest_sequence, (SELECT ifnull(max(sequence),0) FROM flags)), duplicate_count,"
         " (SELECT ifnull(max(sequence),0) FROM acknowledgements),"
-        " max(newest_change, (SELECT ifnull(max(change),0) FROM flags)) FROM ledger WHERE one=1",
-        main_row, 4);
+        " max(newest_change, (SELECT ifnull(max(change),0) FROM flags)),"
+        " (SELECT ifnull(max(change),0) FROM acknowledgements), removed_sequence FROM ledger WHERE one=1",
+        numbers, 6);
     if (rc == SQLITE_OK)
-        rc = read_numbers(
-            ledger->db,
-            "SELECT count(*), count(*) FILTER (WHERE flag_state=0), count(*) FILTER (WHERE flag_state=1),"
-            " count(*) FILTER (WHERE flag_state=2), count(*) FILTER (WHERE flag_state=3),"
-            " count(*) FILTER (WHERE flag_state=4), count(*) FILTER (WHERE flag_state=5) FROM flags",
-            states, 1 + SPW_FLAG_STATES);
-    if (rc == SQLITE_OK)
-        rc = count_by(ledger->db, "SELECT reconcile_state, count(*) FROM flags GROUP BY 1", out->by_reconcile,
-                      SPW_RECONCILE_STATES);
-    if (rc == SQLITE_OK)
-        rc = count_by(ledger->db, "SELECT filing_state, count(*) FROM flags GROUP BY 1", out->by_filing,
-                      SPW_FILING_STATES);
+        rc = spw_ledger_row_counts(ledger, out);
     if (rc == SQLITE_OK)
         rc = read_numbers(
             ledger->db,
@@ -376,14 +381,21 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
             orders, 2);
     if (rc == SQLITE_OK)
         rc = read_numbers(ledger->db, "SELECT count(*) FROM damaged", &out->damaged_count, 1);
+    if (rc == SQLITE_OK)
+        rc = read_numbers(ledger->db,
+                          "SELECT CASE WHEN c=0 THEN (SELECT count(*) FROM flags WHERE sequence>s)"
+                          " ELSE (SELECT count(*) FROM flags WHERE change>c) END FROM (SELECT"
+                          " ifnull(max(sequence),0) AS s, ifnull(max(change),0) AS c FROM acknowledgements)",
+                          &out->unacknowledged_count, 1);
     if (rc != SQLITE_OK)
         return spw_ledger_error(err, ledger->db, rc, file, "counting what is in it");
-    out->newest_sequence = main_row[0];
-    out->flags_count = main_row[0];
-    out->duplicate_count = main_row[1];
-    out->acknowledged_sequence = main_row[2];
-    out->newest_change = main_row[3];
-    memcpy(out->by_state, &states[1], sizeof out->by_state);
+    out->newest_sequence = numbers[0];
+    out->flags_count = numbers[0];
+    out->duplicate_count = numbers[1];
+    out->acknowledged_sequence = numbers[2];
+    out->newest_change = numbers[3];
+    out->acknowledged_change = numbers[4];
+    out->removed_sequence = numbers[5];
     out->orders_placed_count = orders[0];
     out->orders_cancelled_count = orders[1];
     return SPW_STATUS_OK;

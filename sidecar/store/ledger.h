@@ -64,6 +64,19 @@ enum spw_statement {
     SPW_STATEMENT_BACKLOG_RECONCILE,
     SPW_STATEMENT_BACKLOG_FILE,
     SPW_STATEMENT_BACKLOG_EXCEPTION,
+    SPW_STATEMENT_UNACKNOWLEDGED,
+    SPW_STATEMENT_ORPHANS,
+    SPW_STATEMENT_ORPHANS_ASIDE,
+    SPW_STATEMENT_STUCK_WAITING,
+    SPW_STATEMENT_STUCK_PENDING,
+    SPW_STATEMENT_STUCK_FILING,
+    SPW_STATEMENT_SHARE,
+    SPW_STATEMENT_FORGET,
+    SPW_STATEMENT_REMOVABLE,
+    SPW_STATEMENT_REMOVE_HISTORY,
+    SPW_STATEMENT_REMOVE_ASIDE,
+    SPW_STATEMENT_REMOVE_ROWS,
+    SPW_STATEMENT_REMOVE_MARK,
     SPW_STATEMENTS
 };
 
@@ -95,6 +108,9 @@ int spw_ledger_settle(sqlite3 *db);
 
 enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
                                   struct spw_error *err) SPW_WARN_UNUSED;
+
+/* Only how many rows there are in which state. */
+int spw_ledger_row_counts(struct spw_ledger *ledger, struct spw_store_counts *out);
 
 /* The kept statement, reset and without bindings, prepared from sql the first time; NULL on failure. */
 sqlite3_stmt *spw_ledger_prepare(struct spw_ledger *ledger, enum spw_statement which, const char *sql);

@@ -24,9 +24,10 @@ static void close_locked(struct spw_reader *reader)
     sqlite3_finalize(reader->newest);
     sqlite3_finalize(reader->in_state);
     sqlite3_finalize(reader->history);
+    sqlite3_finalize(reader->orders);
     sqlite3_close(reader->db);
     reader->next = reader->changed = reader->older = reader->newest = NULL;
-    reader->in_state = reader->history = NULL;
+    reader->in_state = reader->history = reader->orders = NULL;
     reader->db = NULL;
 }
 
@@ -86,6 +87,14 @@ static int prepare(struct spw_reader *reader)
                                 " WHERE sequence=(SELECT sequence FROM flags WHERE flag_id=?2) AND"
                                 " history_row>?1 ORDER BY history_row LIMIT 1",
                                 -1, SQLITE_PREPARE_PERSISTENT, &reader->history, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v3(
+            reader->db,
+            "SELECT o.order_id, o.tax_collected_minor, o.placed_unix_ms FROM order_quotes q"
+            " JOIN orders o ON o.order_row=q.order_row WHERE q.quote_id=?1 AND"
+            " o.quote_id=?1 AND o.order_state=1 ORDER BY o.placed_unix_ms, o.order_id"
+            " LIMIT ?2",
+            -1, SQLITE_PREPARE_PERSISTENT, &reader->orders, NULL);
     free(sql);
     return rc;
 }
@@ -110,6 +119,29 @@ enum spw_status spw_reader_open(struct spw_reader *reader, const char *file, str
     return status;
 }
 
+/* The orders of a row that has several. */
+static int fetch_orders(struct spw_reader *reader, struct spw_row_copy *copy)
+{
+    struct spw_flag_row *row = &copy->row;
+    int rc;
+    row->orders = copy->orders;
+    row->orders_listed = 0;
+    if (row->orders_count < 2)
+        return SQLITE_ROW;
+    sqlite3_bind_text(reader->orders, 1, row->record.quote_id, -1, SQLITE_STATIC);
+    sqlite3_bind_int(reader->orders, 2, SPW_ORDERS_LISTED_MAX);
+    while ((rc = sqlite3_step(reader->orders)) == SQLITE_ROW && row->orders_listed < SPW_ORDERS_LISTED_MAX) {
+        struct spw_order_row *order = &copy->orders[row->orders_listed++];
+        const char *id = (const char *)sqlite3_column_text(reader->orders, 0);
+        snprintf(order->order_id, sizeof order->order_id, "%s", id ? id : "");
+        order->tax_collected_minor = sqlite3_column_int64(reader->orders, 1);
+        order->placed_unix_ms = sqlite3_column_int64(reader->orders, 2);
+    }
+    sqlite3_reset(reader->orders);
+    sqlite3_clear_bindings(reader->orders);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_ROW : rc;
+}
+
 /* Fetch one row by one of the reader's statements, its bound and, for `older`, the reference. SQLITE_ROW: it is in the
  * copy. A statement is looked at under the mutex only: the store thread replaces them with the ledger. */
 static int fetch(struct spw_reader *reader, sqlite3_stmt *const *which, uint64_t bound, const char *reference,
@@ -127,6 +159,8 @@ static int fetch(struct spw_reader *reader, sqlite3_stmt *const *which, uint64_t
             spw_row_read(copy, statement);
         sqlite3_reset(statement);
         sqlite3_clear_bindings(statement);
+        if (rc == SQLITE_ROW)
+            rc = fetch_orders(reader, copy);
     }
     pthread_mutex_unlock(&reader->mutex);
     return rc;
@@ -229,6 +263,8 @@ static int fetch_in_state(struct spw_reader *reader, const struct spw_rows_filte
             spw_row_read(copy, statement);
         sqlite3_reset(statement);
         sqlite3_clear_bindings(statement);
+        if (rc == SQLITE_ROW)
+            rc = fetch_orders(reader, copy);
     }
     pthread_mutex_unlock(&reader->mutex);
     return rc;

@@ -22,6 +22,7 @@ struct spw_reader {
     sqlite3_stmt *newest;
     sqlite3_stmt *in_state; /* of reconciliation */
     sqlite3_stmt *history;
+    sqlite3_stmt *orders; /* of one quote */
 };
 
 /* What an export goes by. */

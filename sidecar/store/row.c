@@ -141,6 +141,8 @@ struct spw_flag_row *spw_row_clone(const struct spw_row_copy *copy)
     memcpy(text, copy->text, copy->text_used);
     text[copy->text_used] = 0;
     row->lines = lines;
+    row->orders = NULL; /* of no use to those who keep a row */
+    row->orders_listed = 0;
     const char **const borrowed[] = {
         &row->assumptions,
         &row->request_json,

@@ -16,6 +16,7 @@
 struct spw_row_copy {
     struct spw_flag_row row;
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
+    struct spw_order_row orders[SPW_ORDERS_LISTED_MAX];
     char text[SPW_ROW_TEXT_MAX_BYTES];
     size_t text_used;
 };

@@ -55,21 +55,20 @@
 #include "sidecar/store/drain.h"
 #include "sidecar/store/job.h"
 #include "sidecar/store/reader.h"
+#include "sidecar/store/upkeep.h"
 #include "sidecar/obs/utf8.h"
 
-#define MAPS_MAX_COUNT     16 /* the segment in use and former ones; main hands over the next as they are done */
-#define POLL_MS            20
-#define FULL_LOOK_MS       500 /* however little the hint says: a writer may die between READY and the hint */
-#define BACK_OFF_FIRST_MS  100
-#define BACK_OFF_MAX_MS    2000
-#define COMPLAIN_EVERY_MS  60000
-#define CONSUMER_MAX_BYTES 63
-#define CORRUPT_MAX_COUNT  3
-#define DOUBT_EVERY_MS     60000
-#define JOBS_MAX_COUNT     64 /* in one commit */
-#define UNPLACED_AFTER_MS  INT64_C(86400000)
-#define GIVE_UP_EVERY_MS   10000
-#define GIVE_UP_MAX_COUNT  500 /* in one commit: cells wait meanwhile */
+#define MAPS_MAX_COUNT    16 /* the segment in use and former ones; main hands over the next as they are done */
+#define POLL_MS           20
+#define FULL_LOOK_MS      500 /* however little the hint says: a writer may die between READY and the hint */
+#define BACK_OFF_FIRST_MS 100
+#define BACK_OFF_MAX_MS   2000
+#define COMPLAIN_EVERY_MS 60000
+#define CORRUPT_MAX_COUNT 3
+#define DOUBT_EVERY_MS    60000
+#define JOBS_MAX_COUNT    64 /* in one commit */
+#define UPKEEP_EVERY_MS   10000
+#define UPKEEP_REST       20 /* times as long as it took */
 
 struct map_entry {
     struct spw_map *map;
@@ -79,41 +78,31 @@ struct map_entry {
     bool leaving;      /* somebody waits in spw_store_release_map */
 };
 
-/* An acknowledgement on its way to the store thread; on its caller's stack. */
-struct acknowledgement {
-    const char *consumer;
-    uint64_t sequence;
-    enum spw_status status;
-    struct spw_error *err;
-    bool done;
-    struct acknowledgement *next;
-};
-
 struct spw_store {
     char *file;
     uint32_t poll_ms;
-    int64_t unplaced_after_ms;
     struct spw_loop *loop;
     pthread_t thread;
 
     pthread_mutex_t mutex; /* guards what follows, up to the line */
     pthread_cond_t work;   /* for the store thread */
-    pthread_cond_t news;   /* from it: an acknowledgement is done, a map is released */
+    pthread_cond_t news;   /* from it: a job is done, a map is released */
     bool woken;
     bool stop;
     struct map_entry maps[MAPS_MAX_COUNT];
-    struct acknowledgement *asked;
     struct spw_store_job *jobs, **jobs_end;
+    struct spw_store_job *waits; /* for what is READY to be durable */
     struct spw_store_counts counts;
     bool doubted; /* a reader met damage */
     /* ---- the store thread's own ---- */
     struct spw_ledger ledger;
     struct spw_batch batch;
-    bool checked;           /* the file was read whole once */
-    uint32_t back_off_ms;   /* 0 = the last commit went through */
-    int64_t try_at_ms;      /* CLOCK_MONOTONIC: not before */
-    int64_t complained_ms;  /* when the last failure was logged */
-    int64_t give_up_at_ms;  /* not before: rows without an order */
+    bool checked;          /* the file was read whole once */
+    uint32_t back_off_ms;  /* 0 = the last commit went through */
+    int64_t try_at_ms;     /* CLOCK_MONOTONIC: not before */
+    int64_t complained_ms; /* when the last failure was logged */
+    struct spw_upkeep upkeep;
+    int64_t upkeep_at_ms;   /* not before */
     int64_t doubt_at_ms;    /* not before: reading the file whole takes long */
     uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
 
@@ -339,69 +328,6 @@ static void probe(struct spw_store *store)
     commit_failed(store, rc);
 }
 
-static int write_acknowledgement(struct spw_store *store, const struct acknowledgement *ack,
-                                 const struct spw_store_counts *counts)
-{
-    int rc = spw_ledger_begin(&store->ledger);
-    if (rc != SQLITE_OK)
-        return rc;
-    sqlite3_stmt *statement = spw_ledger_prepare(
-        &store->ledger, SPW_STATEMENT_ACKNOWLEDGE,
-        "INSERT INTO acknowledgements(consumer, sequence, acknowledged_unix_ms) VALUES(?1,?2,?3) ON CONFLICT(consumer) DO UPDATE SET "
-        "sequence=excluded.sequence,"
-        " acknowledged_unix_ms=excluded.acknowledged_unix_ms WHERE excluded.sequence>sequence");
-    if (!statement)
-        return spw_ledger_failure(&store->ledger);
-    sqlite3_bind_text(statement, 1, ack->consumer, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 2, (sqlite3_int64)ack->sequence);
-    sqlite3_bind_int64(statement, 3, spw_wall_ms());
-    rc = spw_statement_run(statement);
-    return rc == SQLITE_OK ? spw_ledger_commit(&store->ledger, counts) : rc;
-}
-
-static enum spw_status acknowledge(struct spw_store *store, const struct acknowledgement *ack)
-{
-    struct spw_store_counts counts;
-    if (!store->ledger.db)
-        return spw_error_set(ack->err, SPW_STATUS_NOT_READY,
-                             "%s: the ledger is not open: its volume is full or read-only", store->file);
-    spw_store_counts(store, &counts);
-    if (ack->sequence > counts.newest_sequence)
-        return spw_error_set(ack->err, SPW_STATUS_NOT_FOUND,
-                             "acknowledge %" PRIu64 ": the newest flag is %" PRIu64
-                             "; a consumer that has taken more has taken them from another ledger",
-                             ack->sequence, counts.newest_sequence);
-    int rc = write_acknowledgement(store, ack, &counts);
-    if (rc != SQLITE_OK) {
-        enum spw_status status =
-            spw_ledger_error(ack->err, store->ledger.db, rc, store->file, "acknowledging");
-        spw_ledger_roll_back(&store->ledger);
-        commit_failed(store, rc);
-        return status;
-    }
-    if (ack->sequence > counts.acknowledged_sequence)
-        counts.acknowledged_sequence = ack->sequence;
-    publish_counts(store, &counts);
-    note_success(store);
-    return SPW_STATUS_OK;
-}
-
-static void serve_acknowledgements(struct spw_store *store)
-{
-    pthread_mutex_lock(&store->mutex);
-    while (store->asked) {
-        struct acknowledgement *ack = store->asked;
-        store->asked = ack->next;
-        pthread_mutex_unlock(&store->mutex);
-        enum spw_status status = acknowledge(store, ack);
-        pthread_mutex_lock(&store->mutex);
-        ack->status = status;
-        ack->done = true;
-        pthread_cond_broadcast(&store->news);
-    }
-    pthread_mutex_unlock(&store->mutex);
-}
-
 /* ---- jobs: many share a commit ---- */
 
 static struct spw_store_job *take_jobs(struct spw_store *store)
@@ -501,18 +427,20 @@ static void serve_jobs(struct spw_store *store)
     }
 }
 
-/* Quotes of which no order came in time. */
-static void give_up_rows(struct spw_store *store)
+/* From time to time, and rarer when it takes long. What changes no row costs no commit. */
+static void keep_up(struct spw_store *store)
 {
-    uint32_t count = 0;
-    if (now_ms() < store->give_up_at_ms || !store->ledger.db || store->back_off_ms)
+    bool more = false;
+    int64_t began = now_ms();
+    if (began < store->upkeep_at_ms || !store->ledger.db || store->back_off_ms)
         return;
     struct spw_store_counts counts;
     spw_store_counts(store, &counts);
     int rc = spw_batch_begin(&store->batch, store->file, &counts);
+    int changes = sqlite3_total_changes(store->ledger.db);
     if (rc == SQLITE_OK)
-        rc = spw_rows_give_up(&store->batch, store->unplaced_after_ms, GIVE_UP_MAX_COUNT, &count);
-    if (rc == SQLITE_OK && count == 0)
+        rc = spw_upkeep_run(&store->upkeep, &store->batch, began, &more);
+    if (rc == SQLITE_OK && sqlite3_total_changes(store->ledger.db) == changes)
         spw_ledger_roll_back(&store->ledger);
     else if (rc == SQLITE_OK)
         rc = spw_ledger_commit(&store->ledger, &store->batch.counts);
@@ -522,8 +450,9 @@ static void give_up_rows(struct spw_store *store)
         return;
     }
     publish_counts(store, &store->batch.counts);
-    if (count < GIVE_UP_MAX_COUNT) /* otherwise more at the next turn */
-        store->give_up_at_ms = now_ms() + GIVE_UP_EVERY_MS;
+    spw_upkeep_tell(&counts, &store->batch.counts);
+    int64_t took = now_ms() - began, rest = took * UPKEEP_REST;
+    store->upkeep_at_ms = now_ms() + (more ? took : rest > UPKEEP_EVERY_MS ? rest : UPKEEP_EVERY_MS);
 }
 
 /* Nothing became ready since the last full look, as far as the writers' hint says. */
@@ -533,12 +462,12 @@ static bool nothing_new(const struct spw_store *store, const struct map_entry *e
            now_ms() - entry->looked_ms < FULL_LOOK_MS;
 }
 
-/* One look at every segment's cells; all: whatever the hints say. */
-static void turn(struct spw_store *store, struct map_entry *maps, bool all)
+/* One look at every segment's cells; all: whatever the hints say. false: some could not be stored. */
+static bool turn(struct spw_store *store, struct map_entry *maps, bool all)
 {
     settle_doubt(store);
     if (!file_in_place(store) || !have_ledger(store))
-        return;
+        return false;
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
         if (!maps[i].map)
             continue;
@@ -551,10 +480,24 @@ static void turn(struct spw_store *store, struct map_entry *maps, bool all)
         spw_cell_recover(maps[i].map); /* after a crash, and where damage looks like one */
         maps[i].recovered = true;
         if (!drain_map(store, maps[i].map))
-            return;
+            return false;
     }
     if (store->back_off_ms)
         probe(store);
+    return store->back_off_ms == 0;
+}
+
+/* A turn has looked at every cell that was READY when these were asked for. */
+static void finish_waits(struct spw_store *store, struct spw_store_job *waits, bool durable)
+{
+    for (struct spw_store_job *job = waits; job; job = job->next) {
+        job->error = (struct spw_error){0};
+        if (!durable)
+            spw_error_set(&job->error, SPW_STATUS_NO_SPACE,
+                          "%s: cannot be written: what is recorded waits in its cells and is not durable yet",
+                          store->file);
+    }
+    finish_jobs(store, waits);
 }
 
 /* After a turn: let go of the maps that were leaving when it began. */
@@ -589,7 +532,7 @@ static void wait_for_work(struct spw_store *store)
 {
     int64_t until_ms = store->back_off_ms ? store->try_at_ms : now_ms() + store->poll_ms;
     struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-    while (!store->stop && !store->asked && !store->jobs && !somebody_leaves(store) &&
+    while (!store->stop && !store->jobs && !store->waits && !somebody_leaves(store) &&
            !(store->woken && !store->back_off_ms)) {
         if (pthread_cond_timedwait(&store->work, &store->mutex, &until) != 0)
             break;
@@ -606,13 +549,15 @@ static void *main_of_thread(void *owner)
         struct map_entry maps[MAPS_MAX_COUNT];
         memcpy(maps, store->maps, sizeof maps);
         last = store->stop;
-        bool due = last || somebody_leaves(store) || !store->back_off_ms || now_ms() >= store->try_at_ms;
+        struct spw_store_job *waits = store->waits;
+        store->waits = NULL;
+        bool due =
+            last || waits || somebody_leaves(store) || !store->back_off_ms || now_ms() >= store->try_at_ms;
         pthread_mutex_unlock(&store->mutex);
-        serve_acknowledgements(store);
         serve_jobs(store);
-        if (due)
-            turn(store, maps, last);
-        give_up_rows(store);
+        bool durable = due && turn(store, maps, last || waits);
+        finish_waits(store, waits, durable);
+        keep_up(store);
         pthread_mutex_lock(&store->mutex);
         if (settle_maps(store, maps))
             pthread_cond_broadcast(&store->news);
@@ -664,7 +609,7 @@ enum spw_status spw_store_open(const struct spw_store_options *options, struct s
                              "store: no memory to begin with: raise the container's memory limit");
     }
     store->poll_ms = options->poll_ms ? options->poll_ms : POLL_MS;
-    store->unplaced_after_ms = options->unplaced_after_ms ? options->unplaced_after_ms : UNPLACED_AFTER_MS;
+    spw_upkeep_init(&store->upkeep, &options->care);
     store->loop = options->loop;
     store->jobs_end = &store->jobs;
     store->maps[0].map = options->map;
@@ -763,6 +708,17 @@ void spw_store_submit(struct spw_store *store, struct spw_store_job *job, spw_st
     pthread_mutex_unlock(&store->mutex);
 }
 
+void spw_store_durable(struct spw_store *store, struct spw_store_job *job)
+{
+    job->run = NULL;
+    job->finished = false;
+    pthread_mutex_lock(&store->mutex);
+    job->next = store->waits;
+    store->waits = job;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+}
+
 enum spw_status spw_store_wait(struct spw_store *store, struct spw_store_job *job)
 {
     pthread_mutex_lock(&store->mutex);
@@ -815,26 +771,6 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
         return spw_error_set(err, SPW_STATUS_INVALID, "find: a reference has 1 to %u bytes of text",
                              SPW_CALLER_ID_BYTES - 1);
     return said(store, spw_reader_find(&store->reader, store->file, reference, max_count, fn, owner, err));
-}
-
-enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
-                                      struct spw_error *err)
-{
-    size_t bytes = consumer ? strlen(consumer) : 0;
-    if (bytes == 0 || bytes > CONSUMER_MAX_BYTES || !spw_utf8_is_name(consumer, bytes))
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "acknowledge: a consumer's name has 1 to %d bytes of text", CONSUMER_MAX_BYTES);
-    struct acknowledgement ack = {.consumer = consumer, .sequence = sequence, .err = err};
-    pthread_mutex_lock(&store->mutex);
-    struct acknowledgement **at = &store->asked;
-    while (*at)
-        at = &(*at)->next;
-    *at = &ack;
-    pthread_cond_signal(&store->work);
-    while (!ack.done)
-        pthread_cond_wait(&store->news, &store->mutex);
-    pthread_mutex_unlock(&store->mutex);
-    return ack.status;
 }
 
 enum spw_status spw_store_rows(struct spw_store *store, const struct spw_rows_filter *filter,

@@ -22,12 +22,23 @@ struct spw_store;
 struct spw_map;
 struct spw_loop;
 
+/* What the store does by itself in time; 0 = the default. */
+struct spw_store_care {
+    int64_t unplaced_after_ms;    /* 24 h: how long an order may be waited for */
+    int64_t stuck_after_ms;       /* 24 h: how long an order may wait to be reconciled and filed */
+    int64_t alert_window_ms;      /* 1 h */
+    uint32_t alert_share_ppm;     /* 10,000 */
+    uint32_t alert_minimum_count; /* 50 */
+    uint32_t addresses_days;      /* 0 = kept for ever */
+    uint32_t rows_days;           /* 0 = kept for ever */
+};
+
 struct spw_store_options {
     const char *file;
-    struct spw_map *map;       /* whose cells are drained */
-    uint32_t poll_ms;          /* 0 = 20: how often cells are looked at without a wake */
-    int64_t unplaced_after_ms; /* 0 = 24 h: how long an order may be waited for */
-    struct spw_loop *loop;     /* where jobs are done (job.h); NULL = every caller waits */
+    struct spw_map *map; /* whose cells are drained */
+    uint32_t poll_ms;    /* 0 = 20: how often cells are looked at without a wake */
+    struct spw_store_care care;
+    struct spw_loop *loop; /* where jobs are done (job.h); NULL = every caller waits */
 };
 
 /* Opens (or makes) the database and starts the thread. A damaged file is set aside under a new name, told, and a new
@@ -115,6 +126,14 @@ struct spw_reconciliation {
     const char *by;
 };
 
+/* One of several orders that stand on a quote. */
+struct spw_order_row {
+    char order_id[SPW_CALLER_ID_BYTES];
+    int64_t tax_collected_minor;
+    int64_t placed_unix_ms;
+};
+#define SPW_ORDERS_LISTED_MAX 16
+
 /* A flag as it is exported. Borrowed for the time of the call. */
 struct spw_flag_row {
     uint64_t sequence; /* contiguous from 1, in commit order: completeness can be checked */
@@ -134,6 +153,8 @@ struct spw_flag_row {
     bool verified; /* account, source, rate and amounts agreed with the live tables when stored */
     const char *unverified_reason; /* "" when verified */
     struct spw_reconciliation reconciliation;
+    const struct spw_order_row *orders; /* those that stand when there are several, the first 16 of them */
+    uint32_t orders_listed;
 };
 typedef bool spw_flag_fn(void *owner, const struct spw_flag_row *row); /* false = stop */
 
@@ -155,6 +176,9 @@ enum spw_status spw_store_export_changes(struct spw_store *store, uint64_t after
  * newest sequence. */
 enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consumer, uint64_t sequence,
                                       struct spw_error *err) SPW_WARN_UNUSED;
+/* The same by change: every row has been taken as it was at this change. */
+enum spw_status spw_store_acknowledge_change(struct spw_store *store, const char *consumer, uint64_t change,
+                                             struct spw_error *err) SPW_WARN_UNUSED;
 
 /* Flags of one quote id, decision id, flag id, order id or reference of the caller; newest first; none is no error. */
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
@@ -170,6 +194,16 @@ struct spw_store_counts {
     uint64_t newest_sequence;
     uint64_t newest_change;
     uint64_t acknowledged_sequence; /* the highest of any consumer */
+    uint64_t acknowledged_change;   /* the same; 0 = nobody goes by change */
+    uint64_t
+        unacknowledged_count; /* rows that nobody has taken as they are now: only in this pod; some seconds old */
+    uint64_t removed_sequence;     /* rows up to here were removed by retention */
+    uint64_t orphans_count;        /* rows that contradict one another (upkeep.c); 0 in a healthy ledger */
+    uint64_t stuck_count;          /* rows that time should have moved on */
+    uint64_t window_placed_count;  /* orders placed in the alert's window ... */
+    uint64_t window_flagged_count; /* ... of them on a fallback */
+    uint32_t window_share_ppm;
+    bool alert_on;
     uint64_t duplicate_count;       /* second copies, and second flags of a decision, set aside */
     uint64_t damaged_count;         /* cells whose content made no sense: kept in table damaged, counted */
     uint64_t commit_failures_count; /* disk full, read-only, ...: cells were kept */

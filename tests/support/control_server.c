@@ -316,6 +316,13 @@ enum spw_status spw_store_acknowledge(struct spw_store *store, const char *consu
     return SPW_STATUS_OK;
 }
 
+/* Its changes are twice its sequences. */
+enum spw_status spw_store_acknowledge_change(struct spw_store *store, const char *consumer, uint64_t change,
+                                             struct spw_error *err)
+{
+    return spw_store_acknowledge(store, consumer, change / 2, err);
+}
+
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
                                spw_flag_fn *fn, void *owner, struct spw_error *err)
 {

@@ -20,7 +20,7 @@
 struct kit {
     struct spw_fixture segment;
     struct spw_store *store;
-    int64_t unplaced_after_ms;
+    struct spw_store_care care;
     char file[300];
 };
 
@@ -28,11 +28,12 @@ static inline void kit_open(struct kit *kit)
 {
     struct spw_error err = {0};
     /* Instants of tests are small numbers: nothing is given up for its age unless a test says so. */
-    struct spw_store_options options = {.file = kit->file,
-                                        .map = &kit->segment.map,
-                                        .poll_ms = 5,
-                                        .unplaced_after_ms =
-                                            kit->unplaced_after_ms ? kit->unplaced_after_ms : INT64_MAX / 2};
+    struct spw_store_options options = {
+        .file = kit->file, .map = &kit->segment.map, .poll_ms = 5, .care = kit->care};
+    if (!options.care.unplaced_after_ms)
+        options.care.unplaced_after_ms = INT64_MAX / 2;
+    if (!options.care.stuck_after_ms)
+        options.care.stuck_after_ms = INT64_MAX / 2;
     if (spw_store_open(&options, &kit->store, &err) != SPW_STATUS_OK)
         fail_msg("%s", err.text);
 }

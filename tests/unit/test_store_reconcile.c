@@ -345,7 +345,7 @@ static void a_person_decides_on_an_exception(void **state)
 static void a_quote_that_is_not_ordered_from_is_given_up(void **state)
 {
     struct kit *kit = *state;
-    kit->unplaced_after_ms = 3600000;
+    kit->care.unplaced_after_ms = 3600000;
     kit_open(kit);
     struct spw_flag_record old;
     struct spw_line_tax lines[2];
