@@ -362,11 +362,11 @@ static enum spw_status read_line(const struct convert *c, struct spw_replay_line
         return bad(err, "the line", "is too long");
     switch (c->options->format) {
     case SPW_CONVERT_COMBINED:
-        return read_combined(lines->buffer, r, err);
+        return read_combined(lines->line, r, err);
     case SPW_CONVERT_JSON:
         return read_json(c, lines->line, lines->bytes, r, err);
     default:
-        return read_csv(c, lines->buffer, r, err);
+        return read_csv(c, lines->line, r, err);
     }
 }
 
@@ -387,7 +387,7 @@ static enum spw_status convert_lines(struct convert *c, struct spw_replay_lines 
         struct spw_error fault = {0};
         if (head) {
             head = false;
-            status = read_csv_head(c, lines->buffer, err);
+            status = read_csv_head(c, lines->line, err);
         } else if (lines->bytes && (!c->options->match || regexec(&c->match, lines->line, 0, NULL, 0) == 0)) {
             c->counts->lines++;
             if (read_line(c, lines, &r, &fault))
@@ -408,7 +408,7 @@ enum spw_status spw_convert(const struct spw_convert_options *options, struct sp
                             struct spw_error *err)
 {
     struct convert c = {.options = options, .counts = counts};
-    struct spw_replay_lines lines = {.in = options->in};
+    struct spw_replay_lines lines = {.fd = fileno(options->in), .out = options->out};
     memset(counts, 0, sizeof *counts);
     int failed = options->match ? regcomp(&c.match, options->match, REG_EXTENDED | REG_NOSUB) : 0;
     if (failed) {

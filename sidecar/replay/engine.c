@@ -274,15 +274,17 @@ static enum spw_status move_clock(struct spw_replay *r, const struct spw_replay_
 
 /* ---- what is seen afterwards ---- */
 
-/* Tokens in hand in the tightest limiter that is on. */
-static void see_tokens(const struct spw_map *map, const struct spw_account *record, uint64_t now_ns,
+/* Tokens in hand in the tightest limiter that applies and is on. */
+static void see_tokens(const struct spw_map *map, const struct spw_ref *ref, uint64_t now_ns,
                        struct spw_replay_result *out)
 {
+    const struct spw_account *record = ref->record;
+    uint32_t skipped = spw_ref_flags(ref) >> 8;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < record->limiters_count && i < SPW_LIMITERS_PER_ACCOUNT; i++) {
         const struct spw_limiter *limiter = spw_limiter_at(map, record->limiters[i]);
         struct spw_limiter_words *words = spw_limiter_words_at(map, record->limiters[i]);
-        if (!limiter || !words ||
+        if (!limiter || !words || (skipped >> i & 1) ||
             ((limiter->switches | record->switches | spw_map_pub(map)->switches) & SPW_SWITCH_KILL))
             continue;
         struct spw_bucket_answer look = spw_bucket_take(limiter, words, now_ns, 0, false, 0, false);
@@ -295,7 +297,8 @@ static void see_tokens(const struct spw_map *map, const struct spw_account *reco
     out->remaining_milli = out->remaining_known ? least : 0;
 }
 
-static void see_account(const struct spw_replay *r, const struct account *a, struct spw_replay_result *out)
+static void see_account(const struct spw_replay *r, const struct account *a, const struct spw_ref *ref,
+                        struct spw_replay_result *out)
 {
     static const char *const state_names[] = {"closed", "open", "half-open", "unknown"};
     static const char *const forced_names[] = {"", "open", "closed", "disabled", "observe"};
@@ -316,7 +319,7 @@ static void see_account(const struct spw_replay *r, const struct account *a, str
     if (out->gate_shut)
         out->gate_until_ns = spw_map_ns_of_ms(map, until_ms) - SHIFT_NS;
     out->open_count = r->calls.accounts[out->account_index].count;
-    see_tokens(map, record, now_ns, out);
+    see_tokens(map, ref, now_ns, out);
 }
 
 /* ---- the operations ---- */
@@ -336,7 +339,6 @@ static void put_admission(const struct spw_replay *r, const struct spw_admission
     out->cause = a->may_call ? SPW_CAUSE_NONE : a->cause;
     out->type = a->may_call ? SPW_FALLBACK_NONE : spw_refusal_type(a->cause);
     out->observed = a->observed;
-    out->wait_known = a->may_call || a->cause != SPW_CAUSE_CONCURRENCY;
     out->has_start = a->may_call && a->start_at_ns != 0;
     out->start_at_ns = out->has_start ? a->start_at_ns - SHIFT_NS : 0;
     out->wait_ns = !a->may_call ? a->wait_ns : out->has_start ? a->start_at_ns - now_of(r) : 0;
@@ -352,13 +354,14 @@ static enum spw_status acquire(struct spw_replay *r, struct account *a, struct s
     struct spw_admission admission;
     const struct spw_map *map = spw_state_map(a->group->state);
     bool peek = e->op == SPW_REPLAY_PEEK;
-    uint32_t flags =
-        (peek ? SPW_ACQUIRE_PEEK : 0u) | (e->retry ? SPW_ACQUIRE_RETRY : 0u) | spw_ref_flags(ref);
-    if (peek || e->retry)
-        admission = spw_admit(map, ref->account_index, ref->account_generation, flags, e->cost,
-                              e->max_wait_ns, now_of(r), &ticket);
-    else
+    uint32_t flags = (peek ? SPW_ACQUIRE_PEEK : 0u) | (e->retry ? SPW_ACQUIRE_RETRY : 0u);
+    /* One process is not all of the pod: the share a process may have of the permits is not asked about. */
+    bool by_ref = flags == 0 && ref->record->permits_count == 0;
+    if (by_ref)
         admission = spw_ref_admit(map, ref, e->cost, e->max_wait_ns, now_of(r), &ticket);
+    else
+        admission = spw_admit(map, ref->account_index, ref->account_generation, flags | spw_ref_flags(ref),
+                              e->cost, e->max_wait_ns, now_of(r), &ticket);
     if (admission.verdict == SPW_NOT_ATTACHED || admission.verdict == SPW_BAD_HANDLE)
         return spw_error_set(err, SPW_STATUS_CORRUPT, "account %s: its segment is damaged", a->conf->name);
     put_admission(r, &admission, out);
@@ -412,6 +415,24 @@ static void release(struct spw_replay *r, struct account *a, const struct spw_re
     else
         out->breaker_changed = spw_settle(map, &call->ticket, now_of(r), &end);
     spw_replay_calls_remove(&r->calls, call);
+}
+
+/* The start of a reservation: do gate and breaker still let it through? */
+static void confirm(struct spw_replay *r, struct account *a, const struct spw_replay_event *e,
+                    struct spw_replay_result *out)
+{
+    struct spw_replay_call *call = named_call(r, a, e);
+    if (!call) {
+        not_open(r, e, out);
+        return;
+    }
+    struct spw_admission admission = spw_confirm(spw_state_map(a->group->state), &call->ticket, now_of(r));
+    out->id = keep_id(r, call->id);
+    put_admission(r, &admission, out);
+    if (admission.may_call)
+        call->start_at_ns = 0;
+    else if (call->ticket.generation == 0) /* given back */
+        spw_replay_calls_remove(&r->calls, call);
 }
 
 /* What the caller of a checkout is told. */
@@ -500,6 +521,8 @@ static enum spw_status check(struct spw_replay *r, const struct spw_replay_event
                                    "account: is missing: name one, since the configuration has %" PRIu32,
                                    r->conf->accounts_count);
     status = find_ref(*a, e->integration, ref, err);
+    if (!status)
+        (*ref)->endpoint = e->endpoint;
     if (!status && e->op == SPW_REPLAY_ACQUIRE && spw_replay_calls_find(&r->calls, id))
         status =
             spw_error_set(err, SPW_STATUS_INVALID,
@@ -527,6 +550,9 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
     case SPW_REPLAY_PEEK:
         status = acquire(r, a, ref, e, id, out, err);
         break;
+    case SPW_REPLAY_CONFIRM:
+        confirm(r, a, e, out);
+        break;
     case SPW_REPLAY_RELEASE:
         release(r, a, e, out);
         break;
@@ -541,6 +567,6 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
         out->verdict = "advanced";
     }
     if (!status && a)
-        see_account(r, a, out);
+        see_account(r, a, ref, out);
     return status;
 }

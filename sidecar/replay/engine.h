@@ -26,7 +26,6 @@ struct spw_replay_result {
     enum spw_fallback type;   /* the fallback this leads to; NONE = none */
     enum spw_cause cause;     /* NONE = none */
     uint64_t wait_ns;         /* SPW_FOREVER_NS = never */
-    bool wait_known;          /* how long a permit is held, nobody knows */
     bool has_start;           /* a reservation: */
     uint64_t start_at_ns;     /* ... of the virtual clock */
     bool observed;            /* would have been refused; observe mode let it pass */

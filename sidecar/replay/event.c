@@ -18,7 +18,7 @@
 #define SPAN_MAX_NS   (UINT64_C(3660) * 86400 * NS_PER_S)
 #define HEADERS_BYTES 65536u /* more than any answer's */
 
-static const char *const op_names[SPW_REPLAY_OPS] = {"acquire", "peek", "release",
+static const char *const op_names[SPW_REPLAY_OPS] = {"acquire", "peek", "confirm", "release",
                                                      "outcome", "set",  "advance"};
 
 const char *spw_replay_op_name(enum spw_replay_op op)
@@ -204,7 +204,7 @@ static bool read_op(struct read *r, json_t *value)
             return true;
         }
     }
-    return fault(r, "%.40s is not known: acquire, peek, release, outcome, set or advance",
+    return fault(r, "%.40s is not known: acquire, peek, confirm, release, outcome, set or advance",
                  text ? text : "it");
 }
 
@@ -245,6 +245,19 @@ static bool read_max_wait(struct read *r, json_t *value)
 static bool read_retry(struct read *r, json_t *value)
 {
     return take_bool(r, value, &r->out->retry);
+}
+
+static bool read_endpoint(struct read *r, json_t *value)
+{
+    static const char *const names[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other"};
+    const char *text = json_string_value(value);
+    for (unsigned i = 0; text && i < SPW_ENDPOINTS_COUNT; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            r->out->endpoint = (enum spw_endpoint)i;
+            return true;
+        }
+    }
+    return fault(r, "%.40s is not known: calculate, record or other", text ? text : "it");
 }
 
 static bool read_status(struct read *r, json_t *value)
@@ -514,6 +527,7 @@ static const struct {
               {"headers", read_headers},
               {"latency", read_latency},
               {"retry", read_retry},
+              {"endpoint", read_endpoint},
               {"max_wait", read_max_wait},
               {"wall", read_wall},
               {"by", read_by},
@@ -588,7 +602,7 @@ enum spw_status spw_replay_event_read(struct spw_replay_reader *reader, const ch
     }
     if (out->op == SPW_REPLAY_OPS)
         return spw_error_set(err, SPW_STATUS_INVALID,
-                             "op: is missing: acquire, peek, release, outcome, set or advance");
+                             "op: is missing: acquire, peek, confirm, release, outcome, set or advance");
     return whole_event(&r);
 }
 

@@ -21,6 +21,7 @@
 enum spw_replay_op {
     SPW_REPLAY_ACQUIRE,
     SPW_REPLAY_PEEK,
+    SPW_REPLAY_CONFIRM,
     SPW_REPLAY_RELEASE,
     SPW_REPLAY_OUTCOME,
     SPW_REPLAY_SET,
@@ -57,6 +58,7 @@ struct spw_replay_event {
     uint64_t cost;
     uint64_t max_wait_ns;
     bool retry;
+    enum spw_endpoint endpoint;
     /* outcome */
     bool has_status, timeout;
     uint32_t status;

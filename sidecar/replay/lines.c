@@ -4,44 +4,74 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static bool reserve(struct spw_replay_lines *lines, size_t bytes)
+#define READ_BYTES 65536u
+
+/* Room for one more reading behind what is there. A line that is too long loses its beginning. */
+static bool make_room(struct spw_replay_lines *l)
 {
-    if (bytes < lines->room)
+    if (l->from > 0) {
+        memmove(l->buffer, l->buffer + l->from, l->to - l->from);
+        l->to -= l->from;
+        l->from = 0;
+    }
+    if (l->to > SPW_REPLAY_LINES_MAX_BYTES) {
+        l->too_long = true;
+        l->to = 0;
+    }
+    if (l->room >= l->to + READ_BYTES + 1)
         return true;
-    size_t room = lines->room ? lines->room * 2 : 4096;
-    while (room <= bytes)
-        room *= 2;
-    char *grown = realloc(lines->buffer, room);
+    size_t room = l->room ? l->room * 2 : 2 * READ_BYTES;
+    char *grown = realloc(l->buffer, room);
     if (!grown)
         return false;
-    lines->buffer = grown;
-    lines->room = room;
+    l->buffer = grown;
+    l->room = room;
     return true;
 }
 
-bool spw_replay_lines_next(struct spw_replay_lines *lines)
+static void read_more(struct spw_replay_lines *l)
 {
-    size_t used = 0;
-    int c;
-    lines->too_long = false;
-    errno = 0;
-    while ((c = getc_unlocked(lines->in)) != EOF && c != '\n') {
-        if (used < SPW_REPLAY_LINES_MAX_BYTES && reserve(lines, used + 1))
-            lines->buffer[used++] = (char)c;
-        else
-            lines->too_long = true;
+    if (!make_room(l)) {
+        l->failed = ENOMEM;
+        return;
     }
-    if (c == EOF && ferror(lines->in))
-        lines->failed = errno ? errno : EIO;
-    if ((c == EOF && used == 0 && !lines->too_long) || !reserve(lines, used))
+    if (l->out)
+        fflush(l->out);
+    ssize_t n;
+    do
+        n = read(l->fd, l->buffer + l->to, READ_BYTES);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        l->failed = errno;
+    l->ended = n == 0;
+    l->to += n > 0 ? (size_t)n : 0;
+}
+
+bool spw_replay_lines_next(struct spw_replay_lines *l)
+{
+    size_t seen = 0; /* of what is there: no line's end in it */
+    char *end = NULL;
+    l->too_long = false;
+    for (;;) {
+        size_t there = l->to - l->from;
+        seen = seen < there ? seen : 0; /* a line that is too long was cut */
+        end = there ? memchr(l->buffer + l->from + seen, '\n', there - seen) : NULL;
+        seen = there;
+        if (end || l->ended || l->failed)
+            break;
+        read_more(l);
+    }
+    if (!end && (l->failed || (l->to == l->from && !l->too_long)))
         return false;
-    lines->number++;
-    if (used && lines->buffer[used - 1] == '\r')
-        used--;
-    lines->buffer[used] = 0;
-    lines->line = lines->buffer;
-    lines->bytes = used;
+    l->line = l->buffer + l->from;
+    l->bytes = end ? (size_t)(end - l->line) : l->to - l->from;
+    l->from += l->bytes + (end ? 1 : 0);
+    if (l->bytes && l->line[l->bytes - 1] == '\r')
+        l->bytes--;
+    l->line[l->bytes] = 0;
+    l->number++;
     return true;
 }
 

@@ -13,17 +13,20 @@
 #define SPW_REPLAY_LINES_MAX_BYTES ((size_t)1 << 20)
 
 struct spw_replay_lines {
-    FILE *in;
+    int fd; /* of the input */
+    FILE *
+        out; /* flushed before the input is waited for, so that an answer follows its question; NULL = none */
     char *buffer;
-    size_t room;
-    const char *line; /* without its end, NUL-terminated */
+    size_t room, from, to; /* what was read and not given out: buffer[from .. to) */
+    char *line;            /* without its end, NUL-terminated; may be written to until the next one */
     size_t bytes;
     uint64_t number; /* of the line, from 1 */
-    bool too_long;   /* the line was longer than SPW_REPLAY_LINES_MAX_BYTES and is not there */
-    int failed;      /* errno of a read that failed; 0 = the end is the end */
+    bool too_long;   /* the line was longer than SPW_REPLAY_LINES_MAX_BYTES; what is here is its end */
+    bool ended;
+    int failed; /* errno of a read that failed; 0 = the end is the end */
 };
 
-/* Zero-initialise and set in. false: no further line. */
+/* Zero-initialise and set fd and out. false: no further line. */
 bool spw_replay_lines_next(struct spw_replay_lines *lines);
 void spw_replay_lines_clean_up(struct spw_replay_lines *lines);
 

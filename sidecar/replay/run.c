@@ -42,8 +42,8 @@ static void put_seconds(struct spw_text *t, const char *name, bool known, uint64
 static void put_wait(struct spw_text *t, const struct spw_replay_result *r)
 {
     put_name(t, "wait_ns");
-    bool asked = r->op == SPW_REPLAY_ACQUIRE || r->op == SPW_REPLAY_PEEK;
-    if (!asked || !r->wait_known)
+    bool asked = strcmp(r->verdict, "allow") == 0 || strcmp(r->verdict, "deny") == 0;
+    if (!asked)
         spw_text_put(t, "null");
     else if (r->wait_ns == SPW_FOREVER_NS)
         spw_text_put(t, "\"never\"");
@@ -146,7 +146,7 @@ static void answer_error(const struct spw_replay_options *options, uint64_t line
 enum spw_status spw_replay_run(struct spw_replay *replay, const struct spw_replay_options *options,
                                struct spw_replay_counts *counts, struct spw_error *err)
 {
-    struct spw_replay_lines lines = {.in = options->in};
+    struct spw_replay_lines lines = {.fd = fileno(options->in), .out = options->out};
     struct spw_replay_reader reader = {0};
     struct spw_replay_result result;
     enum spw_status status = SPW_STATUS_OK;

@@ -34,7 +34,7 @@ static void count_acquire(struct spw_replay_tally *t, const struct spw_replay_re
         return;
     t->refused[r->cause]++;
     t->fallbacks[r->type]++;
-    if (r->wait_known && r->wait_ns != SPW_FOREVER_NS && r->wait_ns > t->longest_wait_ns)
+    if (r->wait_ns != SPW_FOREVER_NS && r->wait_ns > t->longest_wait_ns)
         t->longest_wait_ns = r->wait_ns;
 }
 
