@@ -9,9 +9,9 @@
 
 #include "sidecar/provider/profiles.h"
 
-static const struct spw_profile *const profiles[] = {&spw_profile_avatax, &spw_profile_taxjar,
-                                                     &spw_profile_taxcloud, &spw_profile_http};
-#define PROFILE_NAMES "avatax, taxjar, taxcloud, http"
+static const struct spw_profile *const profiles[] = {
+    &spw_profile_avatax, &spw_profile_taxjar, &spw_profile_stripe, &spw_profile_taxcloud, &spw_profile_http};
+#define PROFILE_NAMES "avatax, taxjar, stripe, taxcloud, http"
 
 const struct spw_profile *spw_profile_find(const char *name)
 {
