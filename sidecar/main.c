@@ -16,6 +16,7 @@
 #include "sidecar/conf/conf.h"
 #include "sidecar/control/control.h"
 #include "sidecar/http/admin.h"
+#include "sidecar/http/pass_door.h"
 #include "sidecar/http/quote_door.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/state/prev.h"
@@ -34,6 +35,7 @@ struct sidecar {
     struct spw_store *store;
     struct spw_decider *decider;
     struct spw_quote_door *door;
+    struct spw_pass_doors *pass_doors;
     struct spw_admin *admin;
     struct spw_control *control;
     struct spw_loop_timer heartbeat, sweep, drain;
@@ -216,8 +218,8 @@ static void drain_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct sidecar *s = timer->owner;
     uint64_t now_ns = spw_loop_now_ns(loop);
-    bool idle = spw_quote_door_open_count(s->door) == 0 && spw_decider_jobs_count(s->decider) == 0 &&
-                spw_control_is_drained(s->control);
+    bool idle = spw_quote_door_open_count(s->door) == 0 && spw_pass_doors_open_count(s->pass_doors) == 0 &&
+                spw_decider_jobs_count(s->decider) == 0 && spw_control_is_drained(s->control);
     if (idle || now_ns >= s->drain_until_ns)
         spw_loop_stop(loop);
     else
@@ -241,6 +243,7 @@ static void signal_came(struct spw_loop *loop, struct spw_loop_watch *watch, uin
             spw_decider_jobs_count(s->decider), s->conf->drain_ms);
     spw_admin_set_ready(s->admin, false);
     spw_quote_door_stop_listening(s->door);
+    spw_pass_doors_stop_listening(s->pass_doors);
     spw_control_drain(s->control);
     s->drain_until_ns = spw_loop_now_ns(loop) + s->conf->drain_ms * UINT64_C(1000000);
     s->drain.fn = drain_due;
@@ -347,6 +350,15 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
     status = spw_quote_door_new(&door, &s->door, err);
     if (status != SPW_STATUS_OK)
         return status;
+    struct spw_pass_doors_options pass = {.loop = s->loop,
+                                          .state = s->state,
+                                          .store = s->store,
+                                          .decider = s->decider,
+                                          .conf = c,
+                                          .token_file = token_path};
+    status = spw_pass_doors_new(&pass, &s->pass_doors, err);
+    if (status != SPW_STATUS_OK)
+        return status;
     struct spw_admin_options admin = {.loop = s->loop,
                                       .state = s->state,
                                       .store = s->store,
@@ -409,6 +421,7 @@ static void stop(struct sidecar *s, bool clean)
 {
     spw_control_stop(s->control);
     spw_admin_destroy(s->admin);
+    spw_pass_doors_destroy(s->pass_doors);
     spw_quote_door_destroy(s->door);
     spw_decider_destroy(s->decider);
     if (s->store)

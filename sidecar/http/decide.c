@@ -46,15 +46,21 @@ void spw_decider_new_id(struct spw_decider *d, char out[SPW_ID_BYTES], const cha
 
 /* ---- what is asked ---- */
 
+struct spw_account_use *spw_decider_account(struct spw_decider *d, const char *name)
+{
+    for (uint32_t i = 0; i < d->options.conf->accounts_count; i++) {
+        if (strcmp(d->accounts[i].conf->name, name) == 0)
+            return &d->accounts[i];
+    }
+    return NULL;
+}
+
 static enum spw_status find_account(struct spw_job *job, const struct spw_quote_request *asked,
                                     struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
     const char *name = asked->account ? asked->account : "";
-    for (uint32_t i = 0; i < d->options.conf->accounts_count && !job->account; i++) {
-        if (strcmp(d->accounts[i].conf->name, name) == 0)
-            job->account = &d->accounts[i];
-    }
+    job->account = spw_decider_account(d, name);
     struct spw_ref ref;
     spw_ref_init(&ref, name, asked->integration);
     if (!job->account || !spw__ref_find(d->map, &ref))
@@ -139,7 +145,8 @@ static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, stru
     free(text);
     job->has_decision_key = has_decision_id;
     /* The normalised request has the decision id in it: another cart under the same id is another decision. */
-    ok = ok && spw_key_make(keys, "decision", job->request_json, job->request_bytes, &job->decision_key);
+    const char *kind = job->is_native ? "native decision" : "decision";
+    ok = ok && spw_key_make(keys, kind, job->request_json, job->request_bytes, &job->decision_key);
     return ok ? SPW_STATUS_OK
               : spw_error_set(err, SPW_STATUS_NO_MEMORY,
                               "quote: no memory or no SHA-256: raise the container's memory limit");
@@ -160,7 +167,7 @@ enum spw_status spw_force_read(const char *value, enum spw_fallback *out, struct
                                "Spillway-Force: no type of fallback: write one as rate-limit-429");
 }
 
-static bool credential_get(struct spw_account_use *account, uint64_t now_ns, struct spw_credential *out)
+bool spw_account_credential(struct spw_account_use *account, uint64_t now_ns, struct spw_credential *out)
 {
     const struct spw_conf_account *conf = account->conf;
     bool has_user = conf->user.file[0] || conf->user.env[0];
@@ -179,7 +186,7 @@ static enum spw_status build_call(struct spw_job *job, const struct spw_native_r
     struct spw_credential credential;
     struct spw_call call;
     memset(out, 0, sizeof *out);
-    if (!credential_get(job->account, spw_decider_now(job->decider), &credential))
+    if (!spw_account_credential(job->account, spw_decider_now(job->decider), &credential))
         return SPW_STATUS_OK;
     if (native)
         return spw_outgoing_pass(out, profile, conf, &credential, native, err);
@@ -227,7 +234,7 @@ static void decide(struct spw_job *job, const struct spw_ask *ask, struct spw_ou
     struct spw_decider *d = job->decider;
     struct spw_result kept;
     struct spw_flight *flight;
-    bool alone = ask->native != NULL; /* documents and ids of the provider belong to one caller */
+    bool alone = ask->native != NULL;
     if (spw_job_repeated(job)) {
         spw_outgoing_clean_up(call);
     } else if (ask->force != SPW_FALLBACK_NONE) {
@@ -243,7 +250,7 @@ static void decide(struct spw_job *job, const struct spw_ask *ask, struct spw_ou
         spw_outgoing_clean_up(call);
         spw_flight_join(flight, job);
     } else {
-        spw_flight_start(job, call, !alone);
+        spw_flight_start(job, call, alone ? ask->native->route : NULL);
     }
 }
 

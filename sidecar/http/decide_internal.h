@@ -73,6 +73,7 @@ struct spw_flight {
     struct spw_flight *next, **link; /* among the account's; link = what points to this one */
     struct spw_job *jobs;
     struct spw_key key;
+    const struct spw_route *route; /* asked in the provider's own form; NULL = made by the profile */
     bool may_be_joined;
     bool batch;
     uint32_t acquire_flags; /* of the job that began it */
@@ -97,6 +98,19 @@ static inline uint64_t spw_decider_now(const struct spw_decider *d)
 void spw_decider_new_id(struct spw_decider *d, char out[SPW_ID_BYTES], const char *prefix);
 uint64_t spw_decider_random(struct spw_decider *d);
 
+struct spw_account_use *spw_decider_account(struct spw_decider *d, const char *name);
+/* false: there is no credential now, which the log has been told. */
+bool spw_account_credential(struct spw_account_use *account, uint64_t now_ns, struct spw_credential *out);
+
+/* ---- settle.c: the end of one provider call, as far as limits, breaker, evidence and counters care ---- */
+
+enum spw_call_result spw_call_result_of(const struct spw_http_response *response, enum spw_answer_kind kind);
+/* end->outcome says how the call ended; the rest of *end is filled from the answer. */
+void spw_call_settle(struct spw_decider *d, struct spw_account_use *account, const struct spw_ticket *ticket,
+                     uint32_t acquire_flags, const struct spw_admission *admission,
+                     const struct spw_http_response *response, enum spw_call_result result,
+                     struct spw_call_end *end);
+
 /* ---- job.c: the end of a quote. Each frees the job after its done function. ---- */
 
 void spw_job_live(struct spw_job *job, const struct spw_answer *answer,
@@ -116,8 +130,9 @@ bool spw_job_repeated(struct spw_job *job);
 /* The flight that an identical quote may wait for; NULL = none. */
 struct spw_flight *spw_flight_find(const struct spw_job *job);
 void spw_flight_join(struct spw_flight *flight, struct spw_job *job);
-/* Ask for admission and call. Takes `call` over. The job may be over when this returns. */
-void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined);
+/* Ask for admission and call. Takes `call` over. route: of a request in the provider's own form. The job may be over
+ * when this returns. */
+void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, const struct spw_route *route);
 /* A job no longer waits: at its deadline (true) or because its caller hung up. */
 void spw_flight_leave(struct spw_job *job, bool late);
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -55,6 +56,8 @@ struct spw_door_request {
     char *target;
     char *path;
     const char *method;
+    char *headers; /* NUL-terminated; made when asked for */
+    size_t headers_bytes;
     char *body; /* NUL-terminated */
     size_t body_bytes;
     size_t body_capacity;
@@ -385,6 +388,7 @@ static void on_completed(void *owner, struct MHD_Connection *mhd, void **context
     }
     free(request->target);
     free(request->path);
+    free(request->headers);
     free(request->body);
     free(request);
 }
@@ -530,6 +534,36 @@ const char *spw_door_query(const struct spw_door_request *request, const char *n
 const char *spw_door_header(const struct spw_door_request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result append_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    struct spw_door_request *request = context;
+    (void)kind;
+    size_t more = strlen(name) + strlen(value == NULL ? "" : value) + 4;
+    char *grown = realloc(request->headers, request->headers_bytes + more + 1);
+    if (grown == NULL) {
+        free(request->headers);
+        request->headers = NULL;
+        return MHD_NO;
+    }
+    request->headers = grown;
+    snprintf(grown + request->headers_bytes, more + 1, "%s: %s\r\n", name, value == NULL ? "" : value);
+    request->headers_bytes += more;
+    return MHD_YES;
+}
+
+const char *spw_door_headers(struct spw_door_request *request)
+{
+    if (request->headers == NULL) {
+        request->headers_bytes = 0;
+        request->headers = calloc(1, 1);
+        if (request->headers != NULL) {
+            MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, append_header, request);
+        }
+    }
+    return request->headers;
 }
 
 const char *spw_door_body(const struct spw_door_request *request, size_t *bytes)

@@ -67,6 +67,8 @@ const char *spw_door_target(const struct spw_door_request *request);
 /* Decoded; NULL = absent or holding a NUL byte. */
 const char *spw_door_query(const struct spw_door_request *request, const char *name);
 const char *spw_door_header(const struct spw_door_request *request, const char *name); /* NULL = absent */
+/* All of them as "Name: value\r\n" lines in the order received; NULL without memory. Holds until the answer. */
+const char *spw_door_headers(struct spw_door_request *request);
 const char *spw_door_body(const struct spw_door_request *request, size_t *bytes);
 /* The peer of a Unix socket by SO_PEERCRED; NOT_FOUND on TCP. */
 enum spw_status spw_door_peer(const struct spw_door_request *request, uid_t *uid, gid_t *gid) SPW_WARN_UNUSED;

@@ -209,76 +209,38 @@ static void retry_or_fall_back(struct spw_flight *flight, const struct spw_call_
 
 /* ---- the call ---- */
 
-/* What an answer says about the limits. */
-static void read_signals(struct spw_flight *flight, const struct spw_http_response *response,
-                         struct spw_call_end *end)
+/* A calculation in the provider's own form is judged by its form; its tax is told in a header where it can be read. */
+static void read_native(struct spw_flight *flight, const struct spw_http_response *response)
 {
-    struct spw_signals signals;
-    spw_signals_read(end->outcome, response->status, response->headers, response->headers_bytes,
-                     flight->account->conf, spw_wall_ms(), now_of(flight), &signals);
-    if (signals.has_evidence)
-        spw_state_evidence_set(flight->decider->options.state, flight->account_index, &signals.evidence);
-    *end = signals.end;
+    const struct spw_profile *profile = flight->account->profile;
+    struct spw_answer *answer = &flight->answer;
+    profile->judge(flight->route, response->status, response->headers, response->headers_bytes,
+                   response->body, response->body_bytes, answer);
+    if (answer->kind != SPW_ANSWER_OK)
+        return;
+    profile->read(&flight->jobs->request, response->status, response->headers, response->headers_bytes,
+                  response->body, response->body_bytes, answer);
+    if (answer->kind != SPW_ANSWER_OK) {
+        spw_answer_clean_up(answer);
+        memset(answer, 0, sizeof *answer);
+    }
 }
 
 static enum spw_call_result read_answer(struct spw_flight *flight, const struct spw_http_response *response,
-                                        struct spw_call_end *end)
+                                        enum spw_outcome *outcome)
 {
-    end->outcome = SPW_OUTCOME_FAILED;
-    switch (response->outcome) {
-    case SPW_HTTP_TIMEOUT:
-        return SPW_CALL_TIMEOUT;
-    case SPW_HTTP_CONNECT:
-        return SPW_CALL_CONNECT;
-    case SPW_HTTP_ANSWERED:
-        break;
-    default:
-        return SPW_CALL_BROKEN;
-    }
+    *outcome = SPW_OUTCOME_FAILED;
+    if (response->outcome != SPW_HTTP_ANSWERED)
+        return spw_call_result_of(response, SPW_ANSWER_BROKEN);
     /* Any of the jobs: their quotes are the same in all that the answer depends on. */
-    flight->account->profile->read(&flight->jobs->request, response->status, response->headers,
-                                   response->headers_bytes, response->body, response->body_bytes,
-                                   &flight->answer);
-    end->outcome = spw_answer_outcome(flight->answer.kind);
-    switch (flight->answer.kind) {
-    case SPW_ANSWER_OK:
-        return SPW_CALL_OK;
-    case SPW_ANSWER_REJECTED:
-        return SPW_CALL_REJECTED;
-    case SPW_ANSWER_THROTTLED:
-    case SPW_ANSWER_BUSY:
-        return SPW_CALL_THROTTLED;
-    case SPW_ANSWER_BROKEN:
-        return SPW_CALL_BROKEN;
-    default:
-        return SPW_CALL_ERROR;
-    }
-}
-
-/* libcurl replaced a kept connection that was dead and sent the request again: the provider may have counted both. */
-static void charge_resent(struct spw_flight *flight, const struct spw_http_response *response)
-{
-    struct spw_ticket ticket;
-    if (response->attempts < 2)
-        return;
-    struct spw_admission a =
-        spw_admit(map_of(flight), flight->account_index, flight->account_generation,
-                  SPW_ACQUIRE_RETRY | flight->acquire_flags, 1, 0, now_of(flight), &ticket);
-    struct spw_call_end none = {.outcome = SPW_OUTCOME_NEUTRAL};
-    if (a.may_call)
-        (void)spw_settle(map_of(flight), &ticket, now_of(flight), &none);
-}
-
-static void settle(struct spw_flight *flight, enum spw_call_result result, const struct spw_call_end *end)
-{
-    struct spw_decider_counters *c = &flight->account->counters;
-    c->calls[result]++;
-    if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(&flight->admission) >= 2000)
-        c->unexpected_429++;
-    flight->holds_ticket = false;
-    if (spw_settle(map_of(flight), &flight->ticket, now_of(flight), end))
-        spw_log(SPW_LOG_WARN, "breaker.changed", "account %s: the breaker %s", flight->account->conf->name,
-                end->outcome == SPW_OUTCOME_OK ? "closed" : "opened");
+    if (flight->jobs->is_native)
+        read_native(flight, response);
+    else
+        flight->account->profile->read(&flight->jobs->request, response->status, response->headers,
+                                       response->headers_bytes, response->body, response->body_bytes,
+                                       &flight->answer);
+    *outcome = spw_answer_outcome(flight->answer.kind);
+    return spw_call_result_of(response, flight->answer.kind);
 }
 
 static void conclude(struct spw_flight *flight, enum spw_call_result result,
@@ -328,11 +290,10 @@ static void call_done(void *owner, const struct spw_http_response *response)
     flight->provider_ms += (response->done_ns - response->sent_ns) / 1000000;
     spw_answer_clean_up(&flight->answer);
     memset(&flight->answer, 0, sizeof flight->answer);
-    charge_resent(flight, response);
-    enum spw_call_result result = read_answer(flight, response, &end);
-    if (response->outcome == SPW_HTTP_ANSWERED)
-        read_signals(flight, response, &end);
-    settle(flight, result, &end);
+    enum spw_call_result result = read_answer(flight, response, &end.outcome);
+    flight->holds_ticket = false;
+    spw_call_settle(flight->decider, flight->account, &flight->ticket, flight->acquire_flags,
+                    &flight->admission, response, result, &end);
     conclude(flight, result, response, &end);
 }
 
@@ -375,7 +336,8 @@ static void reservation_due(struct spw_loop *loop, struct spw_loop_timer *timer)
         fall_back_all(flight, spw_refusal_type(a.cause), a.cause);
 }
 
-static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined)
+static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *call,
+                                     const struct spw_route *route)
 {
     struct spw_flight *flight = calloc(1, sizeof *flight);
     if (!flight) {
@@ -389,7 +351,8 @@ static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *c
     flight->key = job->cart_key;
     flight->batch = job->batch;
     flight->acquire_flags = job->acquire_flags;
-    flight->may_be_joined = may_be_joined;
+    flight->route = route;
+    flight->may_be_joined = !route; /* documents and ids of the provider belong to one caller */
     flight->started_ns = spw_decider_now(job->decider);
     flight->timer.owner = flight;
     flight->call = *call;
@@ -403,9 +366,9 @@ static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *c
     return flight;
 }
 
-void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, bool may_be_joined)
+void spw_flight_start(struct spw_job *job, struct spw_outgoing *call, const struct spw_route *route)
 {
-    struct spw_flight *flight = flight_new(job, call, may_be_joined);
+    struct spw_flight *flight = flight_new(job, call, route);
     if (!flight) {
         spw_job_fall_back(job, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
         return;

@@ -139,7 +139,8 @@ static enum spw_status record_flag(struct spw_job *job, struct spw_flag_record *
 static void flag_refused(struct spw_job *job, const struct spw_flag_record *record)
 {
     size_t room = job->request_bytes + 2048;
-    bool hand_back = job->decider->options.conf->on_full == SPW_ON_FULL_HAND_BACK;
+    /* An SDK would not know what to do with a flag in its hands. */
+    bool hand_back = job->decider->options.conf->on_full == SPW_ON_FULL_HAND_BACK && !job->is_native;
     spw_stat_count(job->decider->map, job->account_index, SPW_STAT_FLAG_REFUSED);
     job->handback = hand_back ? malloc(room) : NULL;
     if (!job->handback ||

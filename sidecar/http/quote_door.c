@@ -1,27 +1,24 @@
 /* quote_door.c: see quote_door.h. */
 #include "sidecar/http/quote_door.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shm/spw_flag.h"
 #include "sidecar/http/door.h"
 #include "sidecar/http/decisions.h"
 #include "sidecar/http/quote_json.h"
+#include "sidecar/http/token.h"
 
-#define TOKEN_BYTES     32
 #define CONNECTIONS_MAX 1024
 
 struct spw_quote_door {
     struct spw_quote_door_options options;
     struct spw_door *unix_door;
     struct spw_door *tcp_door;
-    char token[2 * TOKEN_BYTES + 1];
+    struct spw_token token;
     uint32_t order_hint;
 };
 
@@ -269,20 +266,8 @@ static void decisions(struct spw_quote_door *door, struct spw_door_request *requ
 
 /* ---- who and where ---- */
 
-/* Compare without telling by the time taken where the first difference is; the length is no secret. */
-static bool same_token(const char *given, const char *token)
-{
-    size_t n = strlen(token);
-    unsigned char different = 0;
-    if (strlen(given) != n)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        different |= (unsigned char)((unsigned char)given[i] ^ (unsigned char)token[i]);
-    return different == 0;
-}
-
 /* May this caller ask? Otherwise it has its answer. */
-static bool admit(const struct spw_quote_door *door, struct spw_door_request *request)
+static bool admit(struct spw_quote_door *door, struct spw_door_request *request)
 {
     uid_t uid;
     gid_t gid;
@@ -296,7 +281,8 @@ static bool admit(const struct spw_quote_door *door, struct spw_door_request *re
         return false;
     }
     const char *given = spw_door_header(request, "Authorization");
-    if (given && strncmp(given, "Bearer ", 7) == 0 && same_token(given + 7, door->token))
+    if (given && strncmp(given, "Bearer ", 7) == 0 &&
+        spw_token_matches(&door->token, given + 7, spw_loop_now_ns(door->options.loop)))
         return true;
     answer_error(request, 401, "unauthorized",
                  "this port asks for \"Authorization: Bearer TOKEN\" with the token from the pub volume");
@@ -339,36 +325,6 @@ static void handle(void *owner, struct spw_door_request *request)
 
 /* ---- life ---- */
 
-/* A fresh token, in place in one step: readers see the old one or the new one whole. */
-static enum spw_status make_token(struct spw_quote_door *door, struct spw_error *err)
-{
-    static const char hex[] = "0123456789abcdef";
-    uint8_t bytes[TOKEN_BYTES];
-    char tmp[SPW_PATH_BYTES + 32];
-    const char *path = door->options.token_file;
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return spw_error_set(err, SPW_STATUS_SYSTEM,
-                             "%s: the kernel gives no random bytes for the token: try again", path);
-    for (int i = 0; i < TOKEN_BYTES; i++) {
-        door->token[2 * i] = hex[bytes[i] >> 4];
-        door->token[2 * i + 1] = hex[bytes[i] & 15];
-    }
-    snprintf(tmp, sizeof tmp, "%s.tmp", path);
-    unlink(tmp);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && write(fd, door->token, 2 * TOKEN_BYTES) == 2 * TOKEN_BYTES &&
-              (door->options.gid == UINT32_MAX || fchown(fd, (uid_t)-1, door->options.gid) == 0) &&
-              fchmod(fd, 0640) == 0;
-    if (fd >= 0)
-        close(fd);
-    if (!ok || rename(tmp, path) != 0)
-        return spw_error_set(err, SPW_STATUS_SYSTEM,
-                             "%s: cannot be written (%s): segment.pub_dir must belong to the sidecar's user, "
-                             "who must be in the group of segment.gid",
-                             path, strerror(errno));
-    return SPW_STATUS_OK;
-}
-
 /* Of each door, and two descriptors for each connection: both doors together leave half of them to the rest. */
 static uint32_t connections_max(void)
 {
@@ -398,7 +354,7 @@ enum spw_status spw_quote_door_new(const struct spw_quote_door_options *options,
     d.unix_gid = options->gid == UINT32_MAX ? (gid_t)-1 : (gid_t)options->gid;
     enum spw_status status = spw_door_new(options->loop, &d, &door->unix_door, err);
     if (status == SPW_STATUS_OK && options->listen && options->listen[0]) {
-        status = make_token(door, err);
+        status = spw_token_open(&door->token, options->token_file, options->gid, err);
         d.unix_path = NULL;
         d.listen = options->listen;
         if (status == SPW_STATUS_OK)
@@ -432,6 +388,6 @@ void spw_quote_door_destroy(struct spw_quote_door *door)
         spw_door_destroy(door->unix_door);
     if (door->tcp_door)
         spw_door_destroy(door->tcp_door);
-    explicit_bzero(door->token, sizeof door->token);
+    spw_token_clean_up(&door->token);
     free(door);
 }

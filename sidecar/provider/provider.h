@@ -250,6 +250,15 @@ struct spw_profile {
     /* The document a record, refund or read names; false = none. A fallback's id comes back as its quote_id ("sq_..."),
      * whatever form native_fallback gave it in the provider's answer. */
     bool (*native_document)(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+    /* The shop's own id of the order a record names; NULL or false = the document is the order. */
+    bool (*native_order)(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+    /* The answer to a record of a fallback's document, where the provider's form can say "accepted, not in the books
+     * yet"; NULL = it cannot, and its rate-limit error is answered. */
+    enum spw_status (*native_recorded)(const struct spw_native_request *request,
+                                       const struct spw_native_fallback *fallback,
+                                       struct spw_native_answer *out, struct spw_error *err);
+    /* The header that, set to "false", keeps the provider's SDKs from trying again by themselves; NULL = none. */
+    const char *no_retry_header;
 
     enum spw_status (*book)(const struct spw_booking *booking, const struct spw_conf_account *account,
                             const struct spw_credential *credential, struct spw_call *out,

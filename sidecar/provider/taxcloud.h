@@ -41,5 +41,9 @@ enum spw_status spw_taxcloud_native_fallback(const struct spw_native_request *re
 enum spw_status spw_taxcloud_native_error(uint32_t status, const char *message, struct spw_native_answer *out,
                                           struct spw_error *err);
 bool spw_taxcloud_native_document(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+bool spw_taxcloud_native_order(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+enum spw_status spw_taxcloud_native_recorded(const struct spw_native_request *request,
+                                             const struct spw_native_fallback *fallback,
+                                             struct spw_native_answer *out, struct spw_error *err);
 
 #endif

@@ -198,3 +198,29 @@ bool spw_taxcloud_native_document(const struct spw_native_request *request, char
     json_decref(root);
     return found;
 }
+
+bool spw_taxcloud_native_order(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES])
+{
+    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    bool found = spw_native_take_document(spw_wire_text(root, "orderId"), out);
+    json_decref(root);
+    return found;
+}
+
+/* A cart that became an order and is not completed: TaxCloud's own form of "not in the books yet". */
+enum spw_status spw_taxcloud_native_recorded(const struct spw_native_request *request,
+                                             const struct spw_native_fallback *fallback,
+                                             struct spw_native_answer *out, struct spw_error *err)
+{
+    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    char connection[SPW_CALLER_ID_BYTES] = "";
+    (void)spw_native_path_document(request->path, "connections", connection);
+    if (!json_is_object(root) || json_object_set_new(root, "completed", json_false()) ||
+        json_object_set_new(root, "completedDate", json_null()) ||
+        json_object_set_new(root, "connectionId", json_string(connection)) ||
+        json_object_set_new(root, "spillway", spw_native_mark(fallback))) {
+        json_decref(root);
+        return spw_wire_no_memory(err);
+    }
+    return spw_native_answer_json(201, root, out, err);
+}

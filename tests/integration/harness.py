@@ -259,6 +259,15 @@ class Sidecar:
         return exchange(http.client.HTTPConnection("127.0.0.1", self.place.quote_port, timeout=WATCHDOG_S), method,
                         path, body, headers)
 
+    def token(self):
+        return (self.place.pub / "token").read_text()
+
+    def sdk(self, method, path, body=None, token=None, headers=None):
+        """A request at the pass-through door of `main` (account: listen), as an SDK sends it."""
+        sent = {"X-API-KEY": self.token() if token is None else token, "Content-Type": "application/json"}
+        return exchange(http.client.HTTPConnection("127.0.0.1", self.place.pass_port, timeout=WATCHDOG_S), method,
+                        path, body, {**sent, **(headers or {})})
+
     def order(self, quote_id, order_id, tax, **more):
         return self.post("/spillway/v1/orders",
                          {"quote_id": quote_id, "order_id": order_id, "tax_collected": tax, **more})
@@ -315,6 +324,7 @@ class Place:
         self.ledger = self.directory / "flags.db"
         self.config_path = self.directory / "spillway.yaml"
         self.quote_port, self.admin_port, self.control_port = free_port(), free_port(), free_port()
+        self.pass_port = free_port()
         self.sidecars, self.mocks, self.programs = [], [], []
         for directory in (self.pub, self.rw):
             directory.mkdir(mode=0o770)
