@@ -305,6 +305,7 @@ struct spw_rate_record {
     uint32_t spare;
 };
 #define SPW_RATE_FLAG_AVERAGE 1u /* computed from the rows, not stated by a table */
+#define SPW_RATE_FLAG_LEAST   2u /* a state's own rate without its places': gives way to an average */
 
 /* What a provider charged for one tax code of one account at one destination. Since 1.1. Hashed by key and subject into
  * sets of SPW_LEARNED_WAYS; the oldest of a set gives way. seq is odd while the one writer changes the entry. */

@@ -19,6 +19,7 @@
 #include "sidecar/http/pass_door.h"
 #include "sidecar/http/quote_door.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/rate_files.h"
 #include "sidecar/state/prev.h"
 #include "sidecar/state/state.h"
 #include "sidecar/store/store.h"
@@ -38,6 +39,7 @@ struct sidecar {
     struct spw_pass_doors *pass_doors;
     struct spw_admin *admin;
     struct spw_control *control;
+    struct spw_rate_watch *rate_watch; /* NULL: no directory is watched */
     struct spw_loop_timer heartbeat, sweep, drain;
     struct spw_loop_watch signals;
     uint64_t drain_until_ns;
@@ -105,76 +107,6 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
         return 3;
     }
     return 0;
-}
-
-/* ---- rates named in the configuration ---- */
-
-static void told_bad_row(void *owner, const char *file, const struct spw_rates_problem *problem)
-{
-    (void)owner;
-    spw_log(SPW_LOG_WARN, "rates.row", "%s:%u: %s%s%s", file, problem->line,
-            problem->column ? problem->column : "", problem->column ? ": " : "", problem->text);
-}
-
-/* A table that is not served, or soon will not be, is no reason not to start; it must not go unsaid either. */
-static void tell_age(const struct spw_conf_fallback *fallback, uint32_t index)
-{
-    const struct spw_conf_rate_file *file = &fallback->rate_files[index];
-    int32_t today = (int32_t)(spw_wall_ms() / 86400000);
-    struct spw_rates_age age = spw_conf_rates_age(fallback, file->as_of_day, today);
-    if (age.refused)
-        spw_log(SPW_LOG_WARN, "rates.age",
-                "fallback.rates[%u]: %s is %u days old and will NOT be served: load a newer table, or raise "
-                "fallback.max_age.refuse (%u days)",
-                index, file->source, age.days, fallback->max_age_refuse_days);
-    else if (age.stale)
-        spw_log(SPW_LOG_WARN, "rates.age",
-                "fallback.rates[%u]: %s is %u days old: load a newer table; it is served up to %u days",
-                index, file->source, age.days, fallback->max_age_refuse_days);
-    else if (file->as_of_day > today + 1)
-        spw_log(SPW_LOG_WARN, "rates.age",
-                "fallback.rates[%u].as_of: %s lies %d days ahead; its age does not count until then", index,
-                file->source, file->as_of_day - today);
-}
-
-/* The tables as read, until the segment that they go into is there. */
-struct rate_files {
-    struct spw_rates_table tables[SPW_CONF_RATE_FILES_MAX_COUNT];
-    struct spw_rates_source sources[SPW_CONF_RATE_FILES_MAX_COUNT];
-    uint32_t count;
-};
-
-static void rate_files_clean_up(struct rate_files *files)
-{
-    while (files->count > 0)
-        spw_rates_clean_up(&files->tables[--files->count]);
-}
-
-static enum spw_status rate_files_read(struct rate_files *files, const struct spw_conf *conf,
-                                       struct spw_error *err)
-{
-    struct spw_rates_options options = {.problem = told_bad_row};
-    memset(files, 0, sizeof *files);
-    for (uint32_t n = 0; n < conf->fallback.rate_files_count; n++) {
-        const struct spw_conf_rate_file *from = &conf->fallback.rate_files[n];
-        struct spw_rates_table *table = &files->tables[n];
-        struct spw_rates_source *source = &files->sources[n];
-        enum spw_status status = spw_rates_load(from->file, &options, table, err);
-        if (status != SPW_STATUS_OK) {
-            spw_error_prefix(err, "fallback.rates[%u].file: ", n);
-            return status;
-        }
-        files->count = n + 1;
-        memcpy(source->name, from->source, sizeof source->name);
-        source->as_of_day = from->as_of_day;
-        memcpy(source->sha256, table->sha256, sizeof source->sha256);
-        source->rows = table->rows;
-        source->rows_count = table->rows_count;
-        spw_log(SPW_LOG_INFO, "rates.loaded", "%s: %zu rows, %zu bad rows left out", from->file,
-                table->rows_count, table->bad_count);
-        tell_age(&conf->fallback, n);
-    }
-    return SPW_STATUS_OK;
 }
 
 /* ---- timers ---- */
@@ -381,14 +313,14 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
 /* Everything that may be wrong with what the configuration names is found before the segment is touched. */
 static enum spw_status open_segment(struct sidecar *s, struct spw_error *err)
 {
-    struct rate_files files;
-    enum spw_status status = rate_files_read(&files, s->conf, err);
+    struct spw_rate_files files;
+    enum spw_status status = spw_rate_files_start(&files, s->conf, err);
     if (status == SPW_STATUS_OK)
         status = spw_state_open_with_rates(s->conf, files.sources, files.count, &s->state, err);
     if (status == SPW_STATUS_OK)
         spw_log(SPW_LOG_INFO, "segment", "%s (generation %016llx)", spw_state_origin(s->state),
                 (unsigned long long)spw_state_generation(s->state));
-    rate_files_clean_up(&files);
+    spw_rate_files_clean_up(&files);
     return status;
 }
 
@@ -401,6 +333,8 @@ static enum spw_status start(struct sidecar *s, struct spw_error *err)
         status = open_store(s, err);
     if (status == SPW_STATUS_OK)
         status = open_doors(s, err);
+    if (status == SPW_STATUS_OK)
+        status = spw_rate_watch_new(s->loop, s->state, s->conf, &s->rate_watch, err);
     if (status == SPW_STATUS_OK)
         status = watch_signals(s, err);
     if (status != SPW_STATUS_OK)
@@ -419,6 +353,7 @@ static enum spw_status start(struct sidecar *s, struct spw_error *err)
 /* The reverse order of start; what was never opened is skipped. */
 static void stop(struct sidecar *s, bool clean)
 {
+    spw_rate_watch_destroy(s->rate_watch);
     spw_control_stop(s->control);
     spw_admin_destroy(s->admin);
     spw_pass_doors_destroy(s->pass_doors);
@@ -453,9 +388,9 @@ static int print_sizes(const char *path, struct spw_error *err)
 
 static int check(const struct spw_conf *conf, const struct arguments *a, struct spw_error *err)
 {
-    struct rate_files files;
-    enum spw_status status = rate_files_read(&files, conf, err);
-    rate_files_clean_up(&files);
+    struct spw_rate_files files;
+    enum spw_status status = spw_rate_files_read(&files, conf, err);
+    spw_rate_files_clean_up(&files);
     if (status != SPW_STATUS_OK) {
         fprintf(stderr, "spillwayd: %s\n", err->text);
         return 1;

@@ -545,6 +545,7 @@ struct spw_rate_record {
   uint32_t spare;
 };
 #define SPW_RATE_FLAG_AVERAGE 1u
+#define SPW_RATE_FLAG_LEAST 2u
 struct spw_learned_rate {
   uint64_t seq;
   uint64_t key;

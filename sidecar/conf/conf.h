@@ -121,6 +121,9 @@ struct spw_conf_rate_file {
     int32_t as_of_day; /* days since 1970-01-01 */
 };
 
+/* Which of several rates of one ZIP code is kept: the values of enum spw_rates_several. */
+enum spw_conf_several { SPW_SEVERAL_HIGHEST, SPW_SEVERAL_LOWEST, SPW_SEVERAL_FIRST };
+
 struct spw_conf_fallback {
     bool nexus_all; /* true when the list is absent: every destination is taxed */
     uint32_t nexus_count;
@@ -134,8 +137,13 @@ struct spw_conf_fallback {
     enum spw_tax_code_rule tax_rule_default; /* default general */
     uint32_t tax_codes_count;
     struct spw_conf_tax_code tax_codes[SPW_CONF_TAX_CODES_MAX_COUNT];
-    enum spw_rounding rounding; /* default half-up/line */
-    bool shipping_taxable;      /* default true */
+    enum spw_rounding rounding;     /* default half-up/line */
+    bool shipping_taxable;          /* default true */
+    uint32_t shipping_except_count; /* states in which it is the other way */
+    char shipping_except[SPW_CONF_STATES_MAX_COUNT][4];
+    char rates_dir[SPW_PATH_BYTES]; /* "" = none */
+    uint32_t bad_rows_max_ppm;      /* default 50,000 (5 %), 1..500,000 */
+    enum spw_conf_several several;  /* default highest */
 };
 
 /* How old a rate table is on a day, and what max_age says of that. */

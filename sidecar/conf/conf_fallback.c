@@ -9,9 +9,11 @@
 
 #include "sidecar/conf/conf_text.h"
 
-#define MS_PER_DAY   86400000u
-#define DAYS_MAX     3650u
-#define DEFAULT_CODE "default"
+#define MS_PER_DAY           86400000u
+#define DAYS_MAX             3650u
+#define DEFAULT_CODE         "default"
+#define BAD_ROWS_DEFAULT_PPM 50000u
+#define BAD_ROWS_MOST_PPM    500000u
 
 /* States, the federal district, territories and the military's "states" of the US postal service. */
 static const char STATES[] =
@@ -191,6 +193,52 @@ static enum spw_status check_tax_codes(struct spw_check *c, const Spillway__V1__
     return SPW_STATUS_OK;
 }
 
+static enum spw_status check_shipping(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
+                                      struct spw_conf_fallback *out)
+{
+    out->shipping_taxable = in->has_shipping_taxable ? in->shipping_taxable : true;
+    for (size_t i = 0; i < in->n_shipping_taxable_in; i++) {
+        const Spillway__V1__FallbackConfig__ShippingTaxableInEntry *entry = in->shipping_taxable_in[i];
+        char field[96], shown[SPW_SHOWN_BYTES];
+        snprintf(field, sizeof field, "shipping_taxable_in.%.40s", entry->key);
+        if (!is_state(entry->key))
+            return spw_check_fault(c, field, "%s is no state: write its two capital letters, as WA",
+                                   spw_text_show(entry->key, strlen(entry->key), shown));
+        if (entry->value == out->shipping_taxable)
+            continue;
+        if (out->shipping_except_count == SPW_CONF_STATES_MAX_COUNT)
+            return spw_check_fault(c, "shipping_taxable_in", "has more than %u states",
+                                   SPW_CONF_STATES_MAX_COUNT);
+        memcpy(out->shipping_except[out->shipping_except_count++], entry->key, 3);
+    }
+    return SPW_STATUS_OK;
+}
+
+/* How tables are read. */
+static enum spw_status check_reading(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
+                                     struct spw_conf_fallback *out)
+{
+    out->bad_rows_max_ppm = BAD_ROWS_DEFAULT_PPM;
+    out->several = SPW_SEVERAL_HIGHEST;
+    if (in->has_several_rates &&
+        in->several_rates == SPILLWAY__V1__FALLBACK_CONFIG__SEVERAL_RATES__SEVERAL_RATES_LOWEST)
+        out->several = SPW_SEVERAL_LOWEST;
+    if (in->has_several_rates &&
+        in->several_rates == SPILLWAY__V1__FALLBACK_CONFIG__SEVERAL_RATES__SEVERAL_RATES_FIRST)
+        out->several = SPW_SEVERAL_FIRST;
+    if (in->bad_rows) {
+        enum spw_status status = spw_parse_percent_ppm(in->bad_rows, &out->bad_rows_max_ppm, c->err);
+        if (status)
+            return spw_check_place(c, "bad_rows", status);
+        if (out->bad_rows_max_ppm == 0 || out->bad_rows_max_ppm > BAD_ROWS_MOST_PPM)
+            return spw_check_fault(c, "bad_rows", "is out of range: write above 0%% to %u%%",
+                                   BAD_ROWS_MOST_PPM / 10000);
+    }
+    return in->rates_dir
+               ? spw_check_path(c, "rates_dir", in->rates_dir, out->rates_dir, sizeof out->rates_dir)
+               : SPW_STATUS_OK;
+}
+
 static enum spw_status check_rounding(struct spw_check *c, const char *text, struct spw_conf_fallback *out)
 {
     out->rounding = SPW_ROUNDING_HALF_UP_LINE;
@@ -215,8 +263,11 @@ enum spw_status spw_check_fallback(struct spw_check *c, const Spillway__V1__Fall
     if (!in)
         in = &ABSENT;
     snprintf(c->base, sizeof c->base, "fallback");
-    out->shipping_taxable = in->has_shipping_taxable ? in->shipping_taxable : true;
     enum spw_status status = check_nexus(c, in, out);
+    if (!status)
+        status = check_shipping(c, in, out);
+    if (!status)
+        status = check_reading(c, in, out);
     if (!status)
         status = check_rate_files(c, in, out);
     if (!status)

@@ -111,6 +111,13 @@ Spillway__V1__RatesTable *spw_message_rates_table(struct spw_arena *arena, const
     SPW_SET(message, version, view->version);
     SPW_SET(message, records, view->records_count);
     SPW_SET(message, capacity, view->capacity_count);
+    SPW_SET(message, nearly_full, view->nearly_full);
+    SPW_SET(message, upserts, view->upserts_count);
+    SPW_SET(message, replaced, view->replaced_count);
+    SPW_SET(message, learned, view->learned_count);
+    SPW_SET(message, learned_capacity, view->learned_capacity_count);
+    SPW_SET(message, learned_total, view->learned_total);
+    SPW_SET(message, learned_evicted_total, view->learned_evicted_total);
     message->n_sources = count;
     message->sources = spw_arena_zalloc(arena, (count + 1) * sizeof(void *));
     for (size_t i = 0; i < count; i++) {

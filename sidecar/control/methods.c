@@ -18,6 +18,8 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
     UNARY("Breakers", "Set", SPW_ROLE_OPERATE, set_breaker_request, spw_breakers_set),
     {"/spillway.v1.Rates/Replace", SPW_ROLE_OPERATE, true, false,
      &spillway__v1__replace_rates_request__descriptor, spw_rates_replace_begin},
+    {"/spillway.v1.Rates/Upsert", SPW_ROLE_OPERATE, true, false,
+     &spillway__v1__replace_rates_request__descriptor, spw_rates_upsert_begin},
     UNARY("Rates", "Lookup", SPW_ROLE_READ, lookup_rate_request, spw_rates_lookup_begin),
     UNARY("Rates", "Describe", SPW_ROLE_READ, describe_rates_request, spw_rates_describe),
     UNARY("Flags", "Export", SPW_ROLE_RECORDS, export_flags_request, spw_flags_export),

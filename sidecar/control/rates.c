@@ -27,6 +27,7 @@ struct replacement {
     uint64_t rows_count; /* over all sources */
     uint64_t expect_version;
     bool dry_run;
+    bool upsert; /* the rows go into the table in force */
 };
 
 /* ---- replace: gathering ---- */
@@ -37,6 +38,8 @@ static enum spw_status take_header(struct replacement *r, const Spillway__V1__Ra
     if (r->sources_count == SPW_SOURCES_MAX_COUNT)
         return spw_error_set(err, SPW_STATUS_INVALID, "header: more than %u sources: join some of the files",
                              SPW_SOURCES_MAX_COUNT);
+    if (r->upsert && r->sources_count)
+        return spw_error_set(err, SPW_STATUS_INVALID, "header: is the second one: an upsert has one source");
     struct spw_rates_source *source = &r->sources[r->sources_count];
     enum spw_status status = spw_name_check("header.source", header->source, err);
     if (status)
@@ -139,13 +142,22 @@ static void replace_on_loop(struct spw_call *call)
         r->sources[i].rows_count = r->rows[i].count;
     }
     if (!r->dry_run) {
-        if (spw_state_rates_replace(call->control->state, r->sources, r->sources_count, &view, &err)) {
+        enum spw_status status =
+            r->upsert
+                ? spw_state_rates_upsert(call->control->state, &r->sources[0], &view, &err)
+                : spw_state_rates_replace(call->control->state, r->sources, r->sources_count, &view, &err);
+        if (status) {
             spw_call_fail(call, &err);
             return;
         }
         spw_log(SPW_LOG_INFO, "control.rates",
-                "%" PRIu64 " rows of %zu sources in force, version %" PRIu64 " (%s)", r->rows_count,
-                r->sources_count, view.version, call->door->name);
+                "%" PRIu64 " rows of %zu sources in force, version %" PRIu64 " (%s, %s)", r->rows_count,
+                r->sources_count, view.version, r->upsert ? "put in" : "replaced", call->door->name);
+        if (view.nearly_full)
+            spw_log(SPW_LOG_WARN, "rates.capacity",
+                    "%u of %u places of the rate table are taken: raise segment.rate_records before the next "
+                    "table does not fit",
+                    view.records_count, view.capacity_count);
     }
     answer_replace(call, r, &view);
 }
@@ -209,6 +221,17 @@ static void free_replacement(struct spw_call *call)
     gpr_free(r);
 }
 
+static void begin(struct spw_call *call, bool upsert)
+{
+    struct replacement *r = gpr_zalloc(sizeof *r);
+    r->upsert = upsert;
+    call->own = r;
+    call->on_free = free_replacement;
+    call->on_message = on_part;
+    call->on_closed = let_go;
+    spw_call_to_loop(call, capacity_on_loop);
+}
+
 void spw_rates_replace_begin(struct spw_call *call)
 {
     struct spw_control *control = call->control;
@@ -216,11 +239,12 @@ void spw_rates_replace_begin(struct spw_call *call)
         spw_call_refuse(control->replacing, GRPC_STATUS_ABORTED,
                         "another replacement began: look at the table (Describe) and decide again");
     control->replacing = call;
-    call->own = gpr_zalloc(sizeof(struct replacement));
-    call->on_free = free_replacement;
-    call->on_message = on_part;
-    call->on_closed = let_go;
-    spw_call_to_loop(call, capacity_on_loop);
+    begin(call, false);
+}
+
+void spw_rates_upsert_begin(struct spw_call *call)
+{
+    begin(call, true);
 }
 
 /* ---- look-up ---- */
@@ -252,6 +276,15 @@ static void add_record(struct spw_arena *arena, Spillway__V1__LookupRateReply *r
         SPW_SET(reply, plus4_hi, record->plus4_hi);
     }
     SPW_SET(reply, refused, lookup->refused);
+    SPW_SET(reply, own_rate, record->tax_code_hash != 0 || lookup->match == SPW_MATCH_LEARNED);
+    if (record->valid_from_day) {
+        spw_format_day((int32_t)record->valid_from_day, day, sizeof day);
+        reply->valid_from = spw_arena_copy(arena, day, sizeof day);
+    }
+    if (record->valid_to_day) {
+        spw_format_day((int32_t)record->valid_to_day, day, sizeof day);
+        reply->valid_to = spw_arena_copy(arena, day, sizeof day);
+    }
 }
 
 static void lookup_on_loop(struct spw_call *call)
@@ -260,8 +293,17 @@ static void lookup_on_loop(struct spw_call *call)
     struct spw_rate_lookup lookup;
     struct spw_error err;
     memset(&lookup, 0, sizeof lookup);
-    struct spw_rate_question question = {
-        .country = request->country ? request->country : "US", .state = request->state, .zip = request->zip};
+    struct spw_rate_question question = {.country = request->country ? request->country : "US",
+                                         .state = request->state,
+                                         .zip = request->zip,
+                                         .tax_code = request->tax_code,
+                                         .account = request->account,
+                                         .from_state = request->ship_from_state};
+    if (request->date && spw_parse_date_day(request->date, &question.day, &err)) {
+        spw_error_prefix(&err, "date: ");
+        spw_call_fail(call, &err);
+        return;
+    }
     if (spw_state_rates_lookup(call->control->state, &question, &lookup, &err)) {
         spw_call_fail(call, &err);
         return;
@@ -292,7 +334,8 @@ static bool is_two_capitals(const char *text)
 void spw_rates_lookup_begin(struct spw_call *call)
 {
     const Spillway__V1__LookupRateRequest *request = (const Spillway__V1__LookupRateRequest *)call->request;
-    if (!request->zip && !request->state)
+    bool abroad = request->country && strcmp(request->country, "US") != 0;
+    if (!request->zip && !request->state && !abroad)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "zip: is missing: give a ZIP code, a state, or both");
     else if (request->country && !is_two_capitals(request->country))
@@ -301,7 +344,7 @@ void spw_rates_lookup_begin(struct spw_call *call)
     else if (request->state && !is_two_capitals(request->state))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "state: is no state: write two capital letters, as WA");
-    else if (request->zip && !is_zip(request->zip))
+    else if (request->zip && !abroad && !is_zip(request->zip))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "zip: is no ZIP code: write 98110, 98110-1234 or 981101234");
     else

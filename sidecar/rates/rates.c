@@ -1,7 +1,7 @@
-/* rates.c: see rates.h: a table's text to sorted rows.
+/* rates.c: see rates.h: the files of one table to sorted rows.
  *
- * Two passes over the lines. The first finds out whether the table's numbers are fractions or percents, from the
- * combined rates of all rows; the second makes the rows. What either cannot read without guessing is a bad row.
+ * The formats are read by rates_zip5.c (tables of ZIP codes with a header line), rates_sst.c (Streamlined Sales Tax) and
+ * rates_summary.c (TaxJar's summary). Here: which is which, what is done with several rows of one place, and sums.
  */
 #include "sidecar/rates/rates.h"
 
@@ -11,48 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sidecar/rates/rates_cell.h"
+#include "sidecar/rates/rates_reader.h"
 
-#define BAD_DEFAULT_PPM 10000u
-#define PPM_ONE         UINT64_C(1000000)
-#define UTF8_MARK       "\xEF\xBB\xBF" /* spreadsheets begin their files with it */
-#define ZIP5_MIN        501u
-#define ZIP5_MAX        99950u
-#define WHOLE_ZIP       0xFFFFu
-/* No sales tax is near 25 %: a bare 0.75 is as likely 0.75 % as 75 %, so it is not guessed. */
-#define AMBIGUOUS_E11 (SPW_NUMBER_ONE / 4)
+#define BAD_DEFAULT_PPM    50000u
+#define PROBLEMS_DEFAULT   20u
+#define PPM_ONE            UINT64_C(1000000)
+#define HISTORY_DAYS       120u           /* how far back a quote's date, or a correction, may lie */
+#define UTF8_MARK          "\xEF\xBB\xBF" /* spreadsheets begin their files with it */
+#define PLACE_ROWS_MAX     2000u          /* far above what any ZIP code has */
+#define AMBIGUOUS_FRACTION (SPW_NUMBER_ONE / 4)
 
-enum column { STATE, ZIP, REGION, COMBINED, STATE_RATE, COUNTY_RATE, CITY_RATE, SPECIAL_RATE, COLUMNS_COUNT };
+/* --- lines, problems, rows ----------------------------------------------------------------------------------- */
 
-/* The two published sets of names; further columns (TaxRegionCode, RiskLevel) are not needed. */
-static const char *const COLUMN_NAMES[COLUMNS_COUNT][2] = {
-    [STATE] = {"State", NULL},
-    [ZIP] = {"ZipCode", NULL},
-    [REGION] = {"TaxRegionName", NULL},
-    [COMBINED] = {"CombinedRate", "EstimatedCombinedRate"},
-    [STATE_RATE] = {"StateRate", NULL},
-    [COUNTY_RATE] = {"CountyRate", "EstimatedCountyRate"},
-    [CITY_RATE] = {"CityRate", "EstimatedCityRate"},
-    [SPECIAL_RATE] = {"SpecialRate", "EstimatedSpecialRate"},
-};
-
-struct reader {
-    const char *name;
-    const char *p, *end; /* what is left of the text */
-    uint32_t line;
-    const struct spw_rates_options *options;
-    struct spw_rates_table *table;
-    struct spw_error *err;
-    size_t column_at[COLUMNS_COUNT]; /* where each stands in a row */
-    size_t columns_count;            /* of the header line */
-    bool percent;                    /* bare numbers are percents */
-    uint32_t first_bad_line;
-    char first_bad[160]; /* the first problem, for the error that refuses the file */
-};
-
-/* --- lines and problems ------------------------------------------------------------------------------------- */
-
-static bool next_line(struct reader *r, const char **line, size_t *bytes)
+bool spw_rates_next_line(struct spw_rates_reader *r, const char **line, size_t *bytes)
 {
     if (r->p == r->end)
         return false;
@@ -66,359 +37,406 @@ static bool next_line(struct reader *r, const char **line, size_t *bytes)
     return true;
 }
 
-static void report(struct reader *r, uint32_t line, const char *column, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void report(struct reader *r, uint32_t line, const char *column, const char *format, ...)
+static void tell(struct spw_rates_reader *r, struct spw_rates_problem *problem, uint32_t *count)
+{
+    uint32_t most = r->options->problems_max ? r->options->problems_max : PROBLEMS_DEFAULT;
+    if (++*count > most)
+        r->table->untold_count++;
+    else if (r->options->problem)
+        r->options->problem(r->options->owner, r->name, problem);
+}
+
+void spw_rates_report(struct spw_rates_reader *r, uint32_t line, const char *column, const char *format, ...)
 {
     struct spw_rates_problem problem = {.line = line, .column = column};
     va_list args;
     va_start(args, format);
     vsnprintf(problem.text, sizeof problem.text, format, args);
     va_end(args);
-    if (r->options && r->options->problem)
-        r->options->problem(r->options->owner, r->name, &problem);
+    tell(r, &problem, r->told_count);
     if (!r->first_bad[0]) {
         r->first_bad_line = line;
         snprintf(r->first_bad, sizeof r->first_bad, "%s", problem.text);
     }
 }
 
-/* --- header ------------------------------------------------------------------------------------------------- */
-
-static enum spw_status read_header_cell(struct reader *r, const struct spw_rates_cell *cell, size_t at)
+void spw_rates_warn(struct spw_rates_reader *r, uint32_t line, const char *column, const char *format, ...)
 {
-    for (size_t c = 0; c < COLUMNS_COUNT; c++) {
-        bool same = spw_rates_cell_is(cell, COLUMN_NAMES[c][0]) ||
-                    (COLUMN_NAMES[c][1] && spw_rates_cell_is(cell, COLUMN_NAMES[c][1]));
-        if (!same)
-            continue;
-        if (r->column_at[c] != SIZE_MAX)
-            return spw_error_set(r->err, SPW_STATUS_PARSE, "%s:%u: column %s stands there twice: remove one",
-                                 r->name, r->line, COLUMN_NAMES[c][0]);
-        r->column_at[c] = at;
+    struct spw_rates_problem problem = {.warning = true, .line = line, .column = column};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(problem.text, sizeof problem.text, format, args);
+    va_end(args);
+    tell(r, &problem, r->warned_count);
+}
+
+enum spw_status spw_rates_push(struct spw_rates_reader *r, const struct spw_rate_row *row, uint32_t line)
+{
+    struct spw_rates_list *rows = r->rows;
+    if (rows->count == SPW_RATES_ROWS_MAX)
+        return spw_error_set(r->err, SPW_STATUS_FULL,
+                             "%s:%u: more than %u places: no segment holds them; load the states you sell to",
+                             r->name, line, SPW_RATES_ROWS_MAX);
+    if (rows->count == rows->room_count) {
+        size_t room = rows->room_count ? rows->room_count * 2 : 1024;
+        struct spw_rates_numbered *grown = realloc(rows->list, room * sizeof *grown);
+        if (!grown)
+            return spw_error_set(r->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the rate table", r->name);
+        rows->list = grown;
+        rows->room_count = room;
     }
+    rows->list[rows->count] =
+        (struct spw_rates_numbered){.row = *row, .order = (uint32_t)rows->count, .line = line};
+    rows->count++;
     return SPW_STATUS_OK;
 }
 
-static enum spw_status read_header(struct reader *r)
+bool spw_rates_expired(struct spw_rates_reader *r, uint32_t valid_to_day)
 {
-    const char *line;
-    size_t bytes;
-    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
-    do {
-        if (!next_line(r, &line, &bytes))
-            return spw_error_set(r->err, SPW_STATUS_PARSE, "%s: the file is empty: name a rate table",
-                                 r->name);
-    } while (!bytes);
-    const char *fault = spw_rates_cells_split(line, bytes, cells, &r->columns_count);
-    if (fault)
-        return spw_error_set(r->err, SPW_STATUS_PARSE, "%s:%u: header line: %s", r->name, r->line, fault);
-    for (size_t c = 0; c < COLUMNS_COUNT; c++)
-        r->column_at[c] = SIZE_MAX;
-    for (size_t i = 0; i < r->columns_count; i++) {
-        enum spw_status status = read_header_cell(r, &cells[i], i);
-        if (status)
-            return status;
-    }
-    for (size_t c = 0; c < COLUMNS_COUNT; c++)
-        if (r->column_at[c] == SIZE_MAX && c != REGION)
-            return spw_error_set(
-                r->err, SPW_STATUS_PARSE,
-                "%s:%u: no column %s%s%s in the header line: begin the table with State,ZipCode,"
-                "TaxRegionName,TaxRegionCode,CombinedRate,StateRate,CountyRate,CityRate,SpecialRate "
-                "(comma-separated), in any order",
-                r->name, r->line, COLUMN_NAMES[c][0], COLUMN_NAMES[c][1] ? " or " : "",
-                COLUMN_NAMES[c][1] ? COLUMN_NAMES[c][1] : "");
-    return SPW_STATUS_OK;
+    if (r->options->as_of_day <= 0 || valid_to_day == 0 ||
+        valid_to_day + HISTORY_DAYS >= (uint32_t)r->options->as_of_day)
+        return false;
+    r->table->expired_count++;
+    return true;
 }
 
-/* The cells of a row, or what is wrong with its form; NULL *fault and no cells for an empty line. */
-static bool split_row(const struct reader *r, const char *line, size_t bytes,
-                      struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT], size_t *count,
-                      const char **fault)
-{
-    *count = 0;
-    *fault = NULL;
-    while (bytes && line[bytes - 1] == ' ')
-        bytes--;
-    if (bytes)
-        *fault = spw_rates_cells_split(line, bytes, cells, count);
-    return bytes && !*fault && *count == r->columns_count;
-}
-
-/* --- first pass: fractions or percents ---------------------------------------------------------------------- */
-
-struct unit_count {
-    size_t above_one, within_one;     /* bare combined rates that are not 0 */
-    uint32_t above_line, within_line; /* the first of each */
-};
-
-static void count_units(struct reader r, struct unit_count *out)
-{
-    const char *line, *fault;
-    size_t bytes, count;
-    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
-    while (next_line(&r, &line, &bytes)) {
-        struct spw_number number;
-        if (!split_row(&r, line, bytes, cells, &count, &fault) ||
-            !spw_rates_cell_number(&cells[r.column_at[COMBINED]], &number) || number.is_percent ||
-            !number.value_e11)
-            continue;
-        if (number.value_e11 > SPW_NUMBER_ONE) {
-            out->above_line = out->above_one++ ? out->above_line : r.line;
-        } else {
-            out->within_line = out->within_one++ ? out->within_line : r.line;
-        }
-    }
-}
-
-static uint64_t bad_max_ppm(const struct reader *r)
-{
-    return r->options && r->options->bad_max_ppm ? r->options->bad_max_ppm : BAD_DEFAULT_PPM;
-}
-
-/* The few on one side are bad rows, if they are few enough to be; otherwise the table itself is unclear. */
-static enum spw_status find_unit(struct reader *r)
-{
-    struct unit_count count = {0};
-    count_units(*r, &count);
-    uint64_t few = (count.above_one + count.within_one) * bad_max_ppm(r) / PPM_ONE;
-    if (count.above_one > few && count.within_one > few)
-        return spw_error_set(
-            r->err, SPW_STATUS_PARSE,
-            "%s: column %s is ambiguous: line %u reads as percent (above 1), line %u as fraction: "
-            "write every rate as a fraction (0.0825) or with its sign (8.25%%)",
-            r->name, COLUMN_NAMES[COMBINED][0], count.above_line, count.within_line);
-    r->percent = count.above_one > count.within_one;
-    return SPW_STATUS_OK;
-}
-
-/* --- second pass: rows -------------------------------------------------------------------------------------- */
-
-static bool read_state(struct reader *r, const struct spw_rates_cell *cell, struct spw_rate_row *row)
-{
-    bool ok = cell->bytes == 2;
-    for (size_t i = 0; ok && i < 2; i++)
-        ok = cell->text[i] >= 'A' && cell->text[i] <= 'Z';
-    if (ok)
-        memcpy(row->state, cell->text, 2);
-    else
-        report(r, r->line, COLUMN_NAMES[STATE][0], "is no state: write its two capital letters, as WA");
-    return ok;
-}
-
-static bool read_zip(struct reader *r, const struct spw_rates_cell *cell, struct spw_rate_row *row)
-{
-    bool ok = cell->bytes == 5;
-    uint32_t zip = 0;
-    for (size_t i = 0; ok && i < 5; i++) {
-        ok = cell->text[i] >= '0' && cell->text[i] <= '9';
-        zip = zip * 10 + (uint32_t)(cell->text[i] - '0');
-    }
-    ok = ok && zip >= ZIP5_MIN && zip <= ZIP5_MAX;
-    if (!ok)
-        report(r, r->line, COLUMN_NAMES[ZIP][0],
-               "is no ZIP code: write five digits, 00501 to 99950 (a spreadsheet may have dropped leading "
-               "zeros)");
-    row->zip5 = zip;
-    return ok;
-}
-
-static bool read_rate(struct reader *r, const struct spw_rates_cell *cell, enum column column,
-                      uint32_t *out_ppb)
-{
-    struct spw_number number;
-    const char *fault = NULL;
-    if (!spw_rates_cell_number(cell, &number))
-        fault = "is no rate: write a fraction (0.0825) or a percent with its sign (8.25%)";
-    else if (column == COMBINED && !number.is_percent && r->percent && number.value_e11 &&
-             number.value_e11 <= SPW_NUMBER_ONE)
-        fault = "is at most 1 in a table of percents: a fraction or a percent? write it with its sign (0.5%)";
-    else if (!number.is_percent && !r->percent && number.value_e11 >= AMBIGUOUS_E11)
-        fault = "is 0.25 or more without a percent sign: a fraction or a percent? write 0.0825 or 8.25%";
-    else
-        fault = spw_number_ppb(&number, r->percent, out_ppb);
-    if (fault)
-        report(r, r->line, COLUMN_NAMES[column][0], "%s", fault);
-    return !fault;
-}
-
-/* The name is for people: what is no plain text becomes '?', a long one is cut. */
-static void read_region(const struct spw_rates_cell *cell, struct spw_rate_row *row)
+void spw_rates_region(const char *text, size_t bytes, struct spw_rate_row *row)
 {
     size_t n = 0;
-    for (size_t i = 0; i < cell->bytes && n < sizeof row->region - 1; i++) {
-        unsigned char c = (unsigned char)cell->text[i];
+    for (size_t i = 0; i < bytes && n < sizeof row->region - 1; i++) {
+        unsigned char c = (unsigned char)text[i];
         row->region[n++] = c >= ' ' && c <= '~' ? (char)c : '?';
-        if (c == '"' && i + 1 < cell->bytes && cell->text[i + 1] == '"')
+        if (c == '"' && i + 1 < bytes && text[i + 1] == '"')
             i++;
     }
 }
 
-static bool read_row(struct reader *r, const char *line, size_t bytes, struct spw_rate_row *row)
+const char *spw_rates_fraction(const struct spw_rates_cell *cell, uint32_t *out_ppb)
 {
-    struct spw_rates_cell cells[SPW_RATES_CELLS_MAX_COUNT];
-    size_t count;
-    const char *fault;
-    if (!split_row(r, line, bytes, cells, &count, &fault)) {
-        if (fault)
-            report(r, r->line, NULL, "%s", fault);
-        else
-            report(r, r->line, NULL,
-                   "the row has %zu cells where the header line has %zu: put a name that holds a comma in "
-                   "quotes",
-                   count, r->columns_count);
+    struct spw_number number;
+    if (!spw_rates_cell_number(cell, &number))
+        return "is no rate: write a fraction (0.0825)";
+    if (!number.is_percent && number.value_e11 >= AMBIGUOUS_FRACTION)
+        return "is 0.25 or more: this format writes fractions (0.0825), and no sales tax is that high";
+    return spw_number_ppb(&number, false, out_ppb);
+}
+
+/* --- several rows of one place ------------------------------------------------------------------------------- */
+
+static int compare_places(const struct spw_rate_row *a, const struct spw_rate_row *b)
+{
+    int country = memcmp(a->country, b->country, sizeof a->country);
+    if (country)
+        return country;
+    bool a_wide = a->zip5 == 0, b_wide = b->zip5 == 0;
+    if (a_wide != b_wide)
+        return a_wide ? 1 : -1;
+    if (a_wide && memcmp(a->state, b->state, sizeof a->state) != 0)
+        return memcmp(a->state, b->state, sizeof a->state);
+    if (a->zip5 != b->zip5)
+        return a->zip5 < b->zip5 ? -1 : 1;
+    if (a->plus4_lo != b->plus4_lo)
+        return a->plus4_lo < b->plus4_lo ? -1 : 1;
+    if (a->plus4_hi != b->plus4_hi)
+        return a->plus4_hi < b->plus4_hi ? -1 : 1;
+    return 0;
+}
+
+/* By place, then in the order they came. */
+static int compare_rows(const void *left, const void *right)
+{
+    const struct spw_rates_numbered *a = left, *b = right;
+    int places = compare_places(&a->row, &b->row);
+    return places ? places : a->order < b->order ? -1 : a->order > b->order;
+}
+
+static bool same_rates(const struct spw_rate_row *a, const struct spw_rate_row *b)
+{
+    return a->combined_ppb == b->combined_ppb && a->state_ppb == b->state_ppb &&
+           a->county_ppb == b->county_ppb && a->city_ppb == b->city_ppb && a->special_ppb == b->special_ppb &&
+           memcmp(a->state, b->state, sizeof a->state) == 0;
+}
+
+static uint32_t last_day(const struct spw_rate_row *row)
+{
+    return row->valid_to_day ? row->valid_to_day : UINT32_MAX;
+}
+
+/* Is b, which came later, kept instead of a? */
+static bool is_preferred(const struct spw_rates_reader *r, const struct spw_rate_row *a,
+                         const struct spw_rate_row *b)
+{
+    switch (r->options->several) {
+    case SPW_RATES_SEVERAL_LOWEST:
+        return b->combined_ppb < a->combined_ppb;
+    case SPW_RATES_SEVERAL_FIRST:
         return false;
+    default:
+        return b->combined_ppb > a->combined_ppb;
     }
-    *row = (struct spw_rate_row){.country = "US", .plus4_lo = WHOLE_ZIP, .plus4_hi = WHOLE_ZIP};
-    if (!read_state(r, &cells[r->column_at[STATE]], row) || !read_zip(r, &cells[r->column_at[ZIP]], row))
-        return false;
-    uint32_t *const rates[COLUMNS_COUNT] = {
-        [COMBINED] = &row->combined_ppb, [STATE_RATE] = &row->state_ppb,     [COUNTY_RATE] = &row->county_ppb,
-        [CITY_RATE] = &row->city_ppb,    [SPECIAL_RATE] = &row->special_ppb,
-    };
-    for (size_t c = COMBINED; c < COLUMNS_COUNT; c++)
-        if (!read_rate(r, &cells[r->column_at[c]], (enum column)c, rates[c]))
-            return false;
-    if (r->column_at[REGION] != SIZE_MAX)
-        read_region(&cells[r->column_at[REGION]], row);
-    return true;
 }
 
-static bool is_blank(const char *line, size_t bytes)
+static void add_row(struct spw_rates_table *table, const struct spw_rate_row *row)
 {
-    while (bytes && line[bytes - 1] == ' ')
-        bytes--;
-    return !bytes;
+    struct spw_rate_row *before = table->rows_count ? &table->rows[table->rows_count - 1] : NULL;
+    if (before && compare_places(before, row) == 0 && same_rates(before, row) &&
+        before->least == row->least && row->valid_from_day &&
+        before->valid_to_day + 1 == row->valid_from_day) {
+        before->valid_to_day = row->valid_to_day; /* the same rate goes on */
+        return;
+    }
+    table->rows[table->rows_count++] = *row;
 }
 
-/* --- the table ---------------------------------------------------------------------------------------------- */
-
-struct numbered_row {
-    struct spw_rate_row row;
-    uint32_t line;
-};
-
-struct row_list {
-    struct numbered_row *list;
-    size_t count, room_count;
-};
-
-static enum spw_status no_memory(struct reader *r)
+/* The rows of one place, at days that may overlap: between any two days on which something changes one row holds. */
+static void settle_place(struct spw_rates_reader *r, const struct spw_rates_numbered *rows, size_t count)
 {
-    return spw_error_set(r->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the rate table", r->name);
-}
-
-static enum spw_status read_rows(struct reader *r, struct row_list *rows)
-{
-    const char *line;
-    size_t bytes;
-    while (next_line(r, &line, &bytes)) {
-        if (is_blank(line, bytes))
-            continue;
-        if (rows->count == rows->room_count) {
-            size_t room = rows->room_count ? rows->room_count * 2 : 1024;
-            struct numbered_row *grown = realloc(rows->list, room * sizeof *grown);
-            if (!grown)
-                return no_memory(r);
-            rows->list = grown;
-            rows->room_count = room;
+    uint32_t from = 0;
+    bool several = false;
+    if (count > PLACE_ROWS_MAX) {
+        spw_rates_warn(r, rows[PLACE_ROWS_MAX].line, NULL, "%05u has more than %u rows: these are left out",
+                       rows[0].row.zip5, PLACE_ROWS_MAX);
+        count = PLACE_ROWS_MAX;
+    }
+    for (;;) {
+        const struct spw_rates_numbered *best = NULL;
+        uint32_t next = UINT32_MAX; /* the next day on which something begins or has ended */
+        for (size_t i = 0; i < count; i++) {
+            const struct spw_rate_row *row = &rows[i].row;
+            if (row->valid_from_day > from) {
+                next = row->valid_from_day < next ? row->valid_from_day : next;
+                continue;
+            }
+            if (last_day(row) < from)
+                continue;
+            if (last_day(row) != UINT32_MAX && last_day(row) + 1 < next)
+                next = last_day(row) + 1;
+            several |= best && best->row.combined_ppb != row->combined_ppb;
+            if (!best || is_preferred(r, &best->row, row))
+                best = &rows[i];
         }
-        struct numbered_row *next = &rows->list[rows->count];
-        next->line = r->line;
-        if (read_row(r, line, bytes, &next->row))
-            rows->count++;
-        else
-            r->table->bad_count++;
+        if (best) {
+            struct spw_rate_row row = best->row;
+            row.valid_from_day = from;
+            row.valid_to_day = next == UINT32_MAX ? 0 : next - 1;
+            add_row(r->table, &row);
+        }
+        if (next == UINT32_MAX)
+            break;
+        from = next;
     }
-    return SPW_STATUS_OK;
+    if (several) {
+        r->table->several_count++;
+        spw_rates_warn(r, rows[1].line, NULL,
+                       "%05u lies in several places with different rates (also line %u): the %s is kept",
+                       rows[0].row.zip5, rows[0].line,
+                       r->options->several == SPW_RATES_SEVERAL_LOWEST  ? "lowest"
+                       : r->options->several == SPW_RATES_SEVERAL_FIRST ? "first"
+                                                                        : "highest");
+    }
 }
 
-/* By key, then the row that is kept first: the highest combined rate, on the earliest line. */
-static int compare_rows(const void *a, const void *b)
+/* --- ZIP+4 ranges beside one another ------------------------------------------------------------------------- */
+
+static int compare_for_joining(const void *left, const void *right)
 {
-    const struct numbered_row *x = a, *y = b;
-    if (x->row.zip5 != y->row.zip5)
-        return x->row.zip5 < y->row.zip5 ? -1 : 1;
-    if (x->row.plus4_lo != y->row.plus4_lo)
-        return x->row.plus4_lo < y->row.plus4_lo ? -1 : 1;
-    if (x->row.combined_ppb != y->row.combined_ppb)
-        return x->row.combined_ppb > y->row.combined_ppb ? -1 : 1;
-    return x->line < y->line ? -1 : x->line > y->line;
+    const struct spw_rate_row *a = left, *b = right;
+    if (a->zip5 != b->zip5)
+        return a->zip5 < b->zip5 ? -1 : 1;
+    if (a->valid_from_day != b->valid_from_day)
+        return a->valid_from_day < b->valid_from_day ? -1 : 1;
+    return a->plus4_lo < b->plus4_lo ? -1 : a->plus4_lo > b->plus4_lo;
 }
 
-static bool parts_add_up(const struct spw_rate_row *row)
+static int compare_finally(const void *left, const void *right)
+{
+    const struct spw_rate_row *a = left, *b = right;
+    int places = compare_places(a, b);
+    return places                                  ? places
+           : a->valid_from_day < b->valid_from_day ? -1
+                                                   : a->valid_from_day > b->valid_from_day;
+}
+
+/* Ranges of one ZIP code that touch and say the same are one: fewer records, shorter ways. */
+static void join_ranges(struct spw_rates_table *table)
+{
+    size_t kept = 0;
+    bool ranges = false;
+    for (size_t i = 0; i < table->rows_count && !ranges; i++)
+        ranges = table->rows[i].plus4_lo != SPW_RATES_WHOLE_ZIP;
+    if (!ranges)
+        return;
+    qsort(table->rows, table->rows_count, sizeof *table->rows, compare_for_joining);
+    for (size_t i = 0; i < table->rows_count; i++) {
+        struct spw_rate_row *before = kept ? &table->rows[kept - 1] : NULL, *row = &table->rows[i];
+        if (before && before->zip5 == row->zip5 && row->plus4_lo != SPW_RATES_WHOLE_ZIP &&
+            before->plus4_hi + 1u == row->plus4_lo && before->valid_from_day == row->valid_from_day &&
+            before->valid_to_day == row->valid_to_day && same_rates(before, row))
+            before->plus4_hi = row->plus4_hi;
+        else
+            table->rows[kept++] = *row;
+    }
+    table->rows_count = kept;
+    qsort(table->rows, table->rows_count, sizeof *table->rows, compare_finally);
+}
+
+/* --- the table ----------------------------------------------------------------------------------------------- */
+
+static void count_mismatch(struct spw_rates_table *table, const struct spw_rate_row *row)
 {
     uint64_t sum = (uint64_t)row->state_ppb + row->county_ppb + row->city_ppb + row->special_ppb;
-    return sum == row->combined_ppb;
+    uint64_t off = sum > row->combined_ppb ? sum - row->combined_ppb : row->combined_ppb - sum;
+    if (off == 0 || row->zip5 == 0) /* a whole state's figures are no sum of parts */
+        return;
+    table->mismatch_count++;
+    if (off > table->mismatch_worst_ppb) {
+        table->mismatch_worst_ppb = off > UINT32_MAX ? UINT32_MAX : (uint32_t)off;
+        table->mismatch_worst_zip5 = row->zip5;
+    }
 }
 
-/* Sort, keep one row per key, and hand the rows over to the table. */
-static enum spw_status make_table(struct reader *r, struct row_list *rows)
+static enum spw_status make_table(struct spw_rates_reader *r, struct spw_rates_list *rows)
 {
     struct spw_rates_table *table = r->table;
+    if (!rows->count && table->expired_count)
+        return spw_error_set(
+            r->err, SPW_STATUS_PARSE,
+            "%s: all %zu rows ended more than %u days before the day the rates are published "
+            "for: give the day of this edition",
+            r->name, table->expired_count, HISTORY_DAYS);
     if (!rows->count)
         return spw_error_set(r->err, SPW_STATUS_PARSE, "%s: the table has no good rows below its header line",
                              r->name);
     qsort(rows->list, rows->count, sizeof *rows->list, compare_rows);
-    table->rows = malloc(rows->count * sizeof *table->rows);
+    size_t room = 2 * rows->count; /* n rows of a place change at most 2n times */
+    table->rows = malloc(room * sizeof *table->rows);
     if (!table->rows)
-        return no_memory(r);
-    uint32_t kept_line = 0;
-    for (size_t i = 0; i < rows->count; i++) {
-        const struct spw_rate_row *row = &rows->list[i].row;
-        const struct spw_rate_row *kept = table->rows_count ? &table->rows[table->rows_count - 1] : NULL;
-        if (kept && kept->zip5 == row->zip5 && kept->plus4_lo == row->plus4_lo) {
-            table->duplicate_count++;
-            report(r, rows->list[i].line, COLUMN_NAMES[ZIP][0],
-                   "%05u is also on line %u, whose combined rate is as high or higher and is kept: leave one "
-                   "row",
-                   row->zip5, kept_line);
-            continue;
-        }
-        table->rows[table->rows_count++] = *row;
-        kept_line = rows->list[i].line;
-        table->mismatch_count += !parts_add_up(row);
+        return spw_error_set(r->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the rate table", r->name);
+    for (size_t i = 0, n; i < rows->count; i += n) {
+        n = 1;
+        while (i + n < rows->count && compare_places(&rows->list[i].row, &rows->list[i + n].row) == 0)
+            n++;
+        size_t before = table->rows_count;
+        settle_place(r, &rows->list[i], n);
+        size_t made = table->rows_count - before;
+        table->duplicate_count += n > made ? n - made : 0;
     }
+    join_ranges(table);
+    for (size_t i = 0; i < table->rows_count; i++)
+        count_mismatch(table, &table->rows[i]);
     return SPW_STATUS_OK;
 }
 
-static enum spw_status check_share(struct reader *r, size_t good_count)
+static enum spw_status check_share(struct spw_rates_reader *r)
 {
-    size_t bad_count = r->table->bad_count;
-    if (bad_count * PPM_ONE <= (good_count + bad_count) * bad_max_ppm(r))
+    uint64_t most_ppm = r->options->bad_max_ppm ? r->options->bad_max_ppm : BAD_DEFAULT_PPM;
+    r->table->bad_count += r->bad_count;
+    if (r->bad_count * PPM_ONE <= (r->good_count + r->bad_count) * most_ppm)
         return SPW_STATUS_OK;
     return spw_error_set(r->err, SPW_STATUS_PARSE,
                          "%s:%u: %zu of %zu rows are bad, so the file is refused whole; the first one: %s",
-                         r->name, r->first_bad_line, bad_count, good_count + bad_count, r->first_bad);
+                         r->name, r->first_bad_line, r->bad_count, r->good_count + r->bad_count,
+                         r->first_bad);
+}
+
+/* --- the files of one table ---------------------------------------------------------------------------------- */
+
+struct set {
+    const struct spw_rates_options *options;
+    struct spw_rates_table *table;
+    struct spw_error *err;
+    struct spw_rates_list rows;
+    uint32_t told_count, warned_count;
+    struct spw_sst *sst; /* NULL until the first Streamlined file */
+};
+
+static struct spw_rates_reader reader_of(struct set *set, const struct spw_rates_bytes *file)
+{
+    struct spw_rates_reader r = {.name = file->name,
+                                 .p = file->text,
+                                 .end = file->text + file->bytes,
+                                 .options = set->options,
+                                 .table = set->table,
+                                 .rows = &set->rows,
+                                 .err = set->err,
+                                 .told_count = &set->told_count,
+                                 .warned_count = &set->warned_count};
+    if (file->bytes >= sizeof UTF8_MARK - 1 && !memcmp(file->text, UTF8_MARK, sizeof UTF8_MARK - 1))
+        r.p += sizeof UTF8_MARK - 1;
+    return r;
+}
+
+static enum spw_status read_file(struct set *set, const struct spw_rates_bytes *file, enum spw_sst_kind pass)
+{
+    struct spw_rates_reader r = reader_of(set, file);
+    enum spw_sst_kind kind = spw_sst_kind_of(&r);
+    if (kind != pass)
+        return SPW_STATUS_OK;
+    enum spw_status status = SPW_STATUS_OK;
+    if (kind != SPW_SST_NOT && !set->sst && !(set->sst = spw_sst_new()))
+        return spw_error_set(set->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the rate table", r.name);
+    if (kind == SPW_SST_RATES)
+        status = spw_sst_read_rates(set->sst, &r);
+    else if (kind == SPW_SST_BOUNDARIES)
+        status = spw_sst_read_boundaries(set->sst, &r);
+    else if (spw_rates_is_summary(&r))
+        status = spw_rates_read_summary(&r);
+    else
+        status = spw_rates_read_columns(&r);
+    return status ? status : check_share(&r);
+}
+
+/* Of one file: its own digest; of several: of their digests, in the order named. */
+static enum spw_status digest(struct set *set, const struct spw_rates_bytes *files, size_t count)
+{
+    EVP_MD_CTX *all = EVP_MD_CTX_new();
+    bool ok = all && EVP_DigestInit_ex(all, EVP_sha256(), NULL) == 1;
+    for (size_t i = 0; ok && i < count; i++) {
+        ok = EVP_Digest(files[i].text, files[i].bytes, set->table->sha256, NULL, EVP_sha256(), NULL) == 1 &&
+             EVP_DigestUpdate(all, set->table->sha256, sizeof set->table->sha256) == 1;
+    }
+    if (ok && count > 1)
+        ok = EVP_DigestFinal_ex(all, set->table->sha256, NULL) == 1;
+    EVP_MD_CTX_free(all);
+    return ok ? SPW_STATUS_OK
+              : spw_error_set(set->err, SPW_STATUS_SYSTEM,
+                              "rates: no SHA-256 in libcrypto: check its installation");
+}
+
+enum spw_status spw_rates_parse_set(const struct spw_rates_bytes *files, size_t files_count,
+                                    const struct spw_rates_options *options, struct spw_rates_table *table,
+                                    struct spw_error *err)
+{
+    static const struct spw_rates_options defaults;
+    static const enum spw_sst_kind passes[] = {SPW_SST_NOT, SPW_SST_RATES, SPW_SST_BOUNDARIES};
+    struct set set = {.options = options ? options : &defaults, .table = table, .err = err};
+    enum spw_status status = SPW_STATUS_OK;
+    *table = (struct spw_rates_table){0};
+    for (size_t p = 0; p < sizeof passes / sizeof *passes && !status; p++) {
+        for (size_t i = 0; i < files_count && !status; i++)
+            status = read_file(&set, &files[i], passes[p]);
+    }
+    static const struct spw_rates_bytes nothing = {"rates", "", 0};
+    struct spw_rates_reader r = reader_of(&set, files_count ? &files[0] : &nothing);
+    if (!status && set.sst)
+        status = spw_sst_add_states(set.sst, &r);
+    if (!status)
+        status = make_table(&r, &set.rows);
+    if (!status)
+        status = digest(&set, files, files_count);
+    spw_sst_destroy(set.sst);
+    free(set.rows.list);
+    if (status)
+        spw_rates_clean_up(table);
+    return status;
 }
 
 enum spw_status spw_rates_parse(const char *name, const char *text, size_t bytes,
                                 const struct spw_rates_options *options, struct spw_rates_table *table,
                                 struct spw_error *err)
 {
-    *table = (struct spw_rates_table){0};
-    struct reader r = {
-        .name = name, .p = text, .end = text + bytes, .options = options, .table = table, .err = err};
-    if (bytes >= sizeof UTF8_MARK - 1 && !memcmp(text, UTF8_MARK, sizeof UTF8_MARK - 1))
-        r.p += sizeof UTF8_MARK - 1;
-    struct row_list rows = {0};
-    enum spw_status status = read_header(&r);
-    if (!status)
-        status = find_unit(&r);
-    if (!status)
-        status = read_rows(&r, &rows);
-    if (!status)
-        status = check_share(&r, rows.count);
-    if (!status)
-        status = make_table(&r, &rows);
-    free(rows.list);
-    if (!status && !EVP_Digest(text, bytes, table->sha256, NULL, EVP_sha256(), NULL))
-        status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: no SHA-256 in libcrypto: check its installation",
-                               name);
-    if (status)
-        spw_rates_clean_up(table);
-    return status;
+    const struct spw_rates_bytes file = {name, text, bytes};
+    return spw_rates_parse_set(&file, 1, options, table, err);
 }
 
 void spw_rates_clean_up(struct spw_rates_table *table)

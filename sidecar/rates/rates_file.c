@@ -14,8 +14,8 @@
 
 #include "sidecar/rates/rates.h"
 
-/* Some twenty times the largest published table of five-digit ZIP codes; also stops a gzip bomb. */
-#define TEXT_MAX_BYTES ((size_t)64 << 20)
+/* Above the largest published boundary file of one state; also stops a gzip bomb. */
+#define TEXT_MAX_BYTES ((size_t)128 << 20)
 #define CHUNK_BYTES    ((size_t)1 << 20)
 #define GZIP_WINDOW    (15 + 16) /* largest window, gzip form */
 
@@ -112,19 +112,46 @@ static bool is_gzip(const struct bytes *b)
     return b->data && b->count >= 2 && (unsigned char)b->data[0] == 0x1F && (unsigned char)b->data[1] == 0x8B;
 }
 
+/* One file's text, gunzipped; the caller frees it. */
+static enum spw_status read_text(const char *path, struct bytes *out, struct spw_error *err)
+{
+    struct bytes raw = {0}, text = {0};
+    enum spw_status status = read_all(path, &raw, err);
+    if (status || !is_gzip(&raw)) {
+        *out = raw;
+        return status;
+    }
+    status = gunzip(path, &raw, &text, err);
+    free(raw.data);
+    *out = text;
+    return status;
+}
+
+enum spw_status spw_rates_load_set(const char *const *paths, size_t paths_count,
+                                   const struct spw_rates_options *options, struct spw_rates_table *table,
+                                   struct spw_error *err)
+{
+    enum spw_status status = SPW_STATUS_OK;
+    *table = (struct spw_rates_table){0};
+    struct bytes *texts = calloc(paths_count + 1, sizeof *texts);
+    struct spw_rates_bytes *files = calloc(paths_count + 1, sizeof *files);
+    if (!texts || !files)
+        status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "rates: no memory for the rate table");
+    for (size_t i = 0; i < paths_count && !status; i++) {
+        status = read_text(paths[i], &texts[i], err);
+        files[i] = (struct spw_rates_bytes){paths[i], texts[i].data ? texts[i].data : "", texts[i].count};
+    }
+    if (!status)
+        status = spw_rates_parse_set(files, paths_count, options, table, err);
+    for (size_t i = 0; texts && i < paths_count; i++)
+        free(texts[i].data);
+    free(texts);
+    free(files);
+    return status;
+}
+
 enum spw_status spw_rates_load(const char *path, const struct spw_rates_options *options,
                                struct spw_rates_table *table, struct spw_error *err)
 {
-    *table = (struct spw_rates_table){0};
-    struct bytes raw = {0}, text = {0};
-    enum spw_status status = read_all(path, &raw, err);
-    bool packed = !status && is_gzip(&raw);
-    if (packed)
-        status = gunzip(path, &raw, &text, err);
-    const struct bytes *table_text = packed ? &text : &raw;
-    if (!status)
-        status = spw_rates_parse(path, table_text->data, table_text->count, options, table, err);
-    free(raw.data);
-    free(text.data);
-    return status;
+    return spw_rates_load_set(&path, 1, options, table, err);
 }

@@ -327,6 +327,9 @@ static void put_policy(struct spw_state *state)
     policy.default_rate_ppb = f->default_rate_ppb;
     policy.rounding = f->rounding;
     policy.shipping_taxable = f->shipping_taxable;
+    policy.shipping_except_count = f->shipping_except_count;
+    for (uint32_t i = 0; i < f->shipping_except_count && i < SPW_NEXUS_MAX_COUNT; i++)
+        memcpy(policy.shipping_except[i], f->shipping_except[i], sizeof policy.shipping_except[i]);
     policy.warn_age_days = f->max_age_warn_days;
     policy.refuse_age_days = f->max_age_refuse_days;
     policy.tax_rule_default = f->tax_rule_default;

@@ -74,7 +74,7 @@ static bool add_record(struct filling *f, const struct spw_rate_record *record)
 }
 
 /* The first record a reader meets for a place. */
-static const struct spw_rate_record *first_record(const struct filling *f, uint64_t key)
+static struct spw_rate_record *first_record(const struct filling *f, uint64_t key)
 {
     const struct spw_map *map = &f->state->map;
     uint64_t words = map->index_mask + 1, hash = spw_rate_hash(key);
@@ -83,7 +83,7 @@ static const struct spw_rate_record *first_record(const struct filling *f, uint6
             spw_load_rlx(spw_rate_index_at(map, f->half * words + ((hash + i) & map->index_mask)));
         if (word == 0) /* SYNC rates: relaxed: this thread is the only writer */
             return NULL;
-        const struct spw_rate_record *r =
+        struct spw_rate_record *r =
             spw_rate_record_at(map, (uint64_t)f->half * map->records_per_half + ((word & 0xFFFFFFFF) - 1));
         if (r && r->key == key)
             return r;
@@ -139,6 +139,7 @@ void spw_rate_record_from(const struct spw_rate_row *row, uint16_t source, struc
     r->valid_from_day = row->valid_from_day;
     r->valid_to_day = row->valid_to_day;
     r->tax_code_hash = row->tax_code_hash;
+    r->flags = row->least ? SPW_RATE_FLAG_LEAST : 0;
     r->source = source;
     r->key = spw_rate_key_coded(spw_rate_key(r->level, r->country, r->state, r->zip5), r->tax_code_hash);
 }
@@ -169,8 +170,11 @@ static void add_averages(struct filling *f)
         r.source = a->source;
         r.flags = SPW_RATE_FLAG_AVERAGE;
         r.key = spw_rate_key(r.level, r.country, r.state, 0);
-        if (!first_record(f, r.key)) /* what a table states of a state is better than a mean */
+        struct spw_rate_record *stated = first_record(f, r.key);
+        if (!stated) /* what a table states of a state is better than a mean ... */
             (void)add_record(f, &r);
+        else if (stated->flags & SPW_RATE_FLAG_LEAST) /* ... but for a rate that leaves the places out */
+            spw_copy_rlx((uint64_t *)(void *)stated, (const uint64_t *)(const void *)&r, sizeof r / 8);
     }
 }
 

@@ -42,6 +42,7 @@ static void row_from(const struct spw_rate_record *r, struct spw_rate_row *row)
     row->valid_from_day = r->valid_from_day;
     row->valid_to_day = r->valid_to_day;
     row->tax_code_hash = r->tax_code_hash;
+    row->least = (r->flags & SPW_RATE_FLAG_LEAST) != 0;
 }
 
 /* The rows of one source that are in force: those an index word names. rows NULL: only count. Averages are made anew. */

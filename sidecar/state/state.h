@@ -114,14 +114,16 @@ struct spw_rates_source {
     size_t rows_count;
 };
 struct spw_rates_view {
-    uint64_t version;       /* rises with each replacement */
-    uint32_t records_count; /* places of the table that are taken: destinations, state averages, replaced records */
+    uint64_t version; /* rises with each replacement */
+    uint32_t
+        records_count; /* places of the table that are taken: destinations, state averages, replaced records */
     uint32_t capacity_count;
-    bool nearly_full; /* over nine tenths of the places are taken */
-    uint32_t coded_count;    /* records for single tax codes */
-    uint32_t upserts_count;  /* rows put in since the table was replaced */
-    uint32_t replaced_count; /* records that upserts took the place of: room that comes back when it is needed */
-    uint32_t learned_count;  /* rates learned from live answers; they have room of their own */
+    bool nearly_full;       /* over nine tenths of the places are taken */
+    uint32_t coded_count;   /* records for single tax codes */
+    uint32_t upserts_count; /* rows put in since the table was replaced */
+    uint32_t
+        replaced_count; /* records that upserts took the place of: room that comes back when it is needed */
+    uint32_t learned_count; /* rates learned from live answers; they have room of their own */
     uint32_t learned_capacity_count;
     uint64_t learned_total;         /* answers learned from since the start */
     uint64_t learned_evicted_total; /* learned rates that gave way to newer ones since the start */

@@ -24,7 +24,7 @@ struct spw_state {
     struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* likewise */
     uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
-    uint64_t learned_total, learned_evicted_total; /* since the start */
+    uint64_t learned_total, learned_evicted_total;                            /* since the start */
     const struct spw_conf *conf;
     int lock_fd;
     struct spw_header rw_header; /* what is constant of rw's: see heal_header */

@@ -194,33 +194,44 @@ def table(path, *rows):
     return path
 
 
-def test_rates_are_loaded_and_bad_rows_named(server):
-    result = run("rates", "load", DATA / "sample.csv", "--as-of", "2025-11-01", "--source", "vendor-2025-11",
-                 address=server.path)
-    bad = [line for line in result.stderr.splitlines() if line.startswith(f"{DATA / 'sample.csv'}:")]
-    assert result.returncode == OK and bad and len(bad) == len(result.stderr.splitlines())
-    assert f"rows served, {len(bad)} bad" in result.stdout
+def test_rates_are_loaded_and_bad_rows_named(server, tmp_path):
+    path = tmp_path / "sample.csv"
+    lines = (DATA / "sample.csv").read_text().splitlines()
+    lines[5] += ",1,2,3"
+    lines[9] = lines[9].replace(",0.", ",-0.", 1)
+    path.write_text("\n".join(lines) + "\n")
+    result = run("rates", "load", path, "--as-of", "2025-11-01", "--source", "vendor-2025-11", address=server.path)
+    bad = [line for line in result.stderr.splitlines() if line.startswith(f"{path}:")]
+    assert result.returncode == OK and len(bad) == 2 == len(result.stderr.splitlines())
+    assert [line.split(":")[1] for line in bad] == ["6", "10"]
+    assert "310 rows served, 2 bad" in result.stdout and "2 rows mended" in result.stdout
     served = int(result.stdout.split()[0])
     shown = json.loads(run("rates", "show", "--json", address=server.path).stdout)["table"]
     assert shown["records"] == served
     assert shown["sources"] == [{"name": "vendor-2025-11", "as_of": "2025-11-01", "rows": served, "age_days": 0,
                                  "stale": False, "refused": False,
-                                 "sha256": hashlib.sha256((DATA / "sample.csv").read_bytes()).hexdigest()}]
-    as_json = run("rates", "load", DATA / "sample.csv", "--as-of", "2025-11-01", "--source", "v", "--dry-run",
-                  "--json", address=server.path)
+                                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}]
+    as_json = run("rates", "load", path, "--as-of", "2025-11-01", "--source", "v", "--dry-run", "--json",
+                  address=server.path)
     reply = json.loads(as_json.stdout)
-    assert (reply["rows"], reply["bad"], reply["dry_run"]) == (served, len(bad), True)
-    assert all(json.loads(line)["problem"]["line"] for line in as_json.stderr.splitlines())
+    assert (reply["rows"], reply["bad"], reply["mended"], reply["dry_run"]) == (served, 2, 2, True)
+    assert [json.loads(line)["problem"]["line"] for line in as_json.stderr.splitlines()] == [6, 10]
     assert json.loads(run("rates", "show", "--json", address=server.path).stdout)["table"] == shown
+    refused = run("rates", "load", path, "--as-of", "2025-11-01", "--source", "v", "--bad-rows", "0.5%",
+                  address=server.path)
+    assert refused.returncode == REFUSED and "2 of 312 rows are bad" in refused.stderr
 
 
-def test_several_files_are_one_source_and_the_highest_rate_of_a_zip_stays(ctl, tmp_path):
+def test_several_files_are_one_source_and_the_highest_rate_of_a_zip_stays(ctl, server, tmp_path):
     one = table(tmp_path / "wa.csv", "WA,98110,BAINBRIDGE,0.092,0.065,0,0.027,0,1", "WA,98101,SEATTLE,0.1,0.065,0,0.035,0,1")
     two = table(tmp_path / "or.csv", "OR,98110,BORDER,0.01,0,0,0.01,0,1")
     packed = tmp_path / "or.csv.gz"
     packed.write_bytes(gzip.compress(two.read_bytes()))
-    text = ctl("rates", "load", one, packed, "--as-of", "2025-11-01", "--source", "states")
-    assert text.startswith("2 rows served, 0 bad, 1 second rows")
+    result = run("rates", "load", one, packed, "--as-of", "2025-11-01", "--source", "states", address=server.path)
+    assert result.returncode == OK and result.stderr.count("warning: 98110 lies in several places") == 1
+    text = result.stdout
+    assert text.startswith("2 rows served, 0 bad\n") and "1 second rows of a ZIP code dropped" in text
+    assert "1 ZIP codes over several places with different rates" in text
     found = json.loads(ctl("rates", "lookup", "98110", "--json"))
     assert (found["match"], found["rates"]["combined"], found["state"]) == (
         "zip5", {"text": "0.092", "ppb": 92000000}, "WA")

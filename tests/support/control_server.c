@@ -157,6 +157,18 @@ enum spw_status spw_state_rates_replace(struct spw_state *state, const struct sp
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_state_rates_upsert(struct spw_state *state, const struct spw_rates_source *source,
+                                       struct spw_rates_view *out, struct spw_error *err)
+{
+    (void)err;
+    memcpy(state->rows + state->rows_count, source->rows, source->rows_count * sizeof *source->rows);
+    state->rows_count += source->rows_count;
+    state->rates.records_count = (uint32_t)state->rows_count;
+    state->rates.upserts_count += (uint32_t)source->rows_count;
+    *out = state->rates;
+    return SPW_STATUS_OK;
+}
+
 void spw_state_rates_view(struct spw_state *state, struct spw_rates_view *out)
 {
     *out = state->rates;

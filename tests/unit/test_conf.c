@@ -188,6 +188,11 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_int_equal(f->tax_codes[2].rule, SPW_RULE_REFUSE);
     assert_int_equal(f->rounding, SPW_ROUNDING_HALF_UP_ORDER);
     assert_false(f->shipping_taxable);
+    assert_int_equal(f->shipping_except_count, 1); /* WA is as everywhere */
+    assert_string_equal(f->shipping_except[0], "MD");
+    assert_string_equal(f->rates_dir, "/etc/spillway/rates.d");
+    assert_int_equal(f->bad_rows_max_ppm, 20000);
+    assert_int_equal(f->several, SPW_SEVERAL_LOWEST);
     assert_string_equal(conf->segment.pub_dir, "/run/shop/pub");
     assert_string_equal(conf->segment.rw_dir, "/run/shop/rw");
     assert_int_equal(conf->segment.gid, 2000);

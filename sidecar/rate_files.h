@@ -1,0 +1,40 @@
+/* rate_files.h: the rate tables a configuration names, by file and by directory, and watching that directory.
+ *
+ * Owns: which files make which source, and the watch. Called by: main. Thread: reading may run on any thread, one set at
+ * a time; the watch is the loop thread's and reads on a thread of its own.
+ */
+#ifndef SPW_RATE_FILES_H
+#define SPW_RATE_FILES_H
+
+#include "sidecar/loop/loop.h"
+#include "sidecar/state/state.h"
+
+/* Tables as read, one for each source. */
+struct spw_rate_files {
+    struct spw_rates_table tables[SPW_SOURCES_MAX_COUNT];
+    struct spw_rates_source sources[SPW_SOURCES_MAX_COUNT];
+    uint32_t count;
+};
+
+/* Read all that fallback.rates and fallback.rates_dir name. On failure nothing is left in `files`, and err names the
+ * entry, or the file and its line. */
+enum spw_status spw_rate_files_read(struct spw_rate_files *files, const struct spw_conf *conf,
+                                    struct spw_error *err) SPW_WARN_UNUSED;
+/* The same at start: a table of the directory that cannot be read is told of in the log and left out, since checkout is
+ * to go on; one that fallback.rates names is a fault of the configuration. */
+enum spw_status spw_rate_files_start(struct spw_rate_files *files, const struct spw_conf *conf,
+                                     struct spw_error *err) SPW_WARN_UNUSED;
+void spw_rate_files_clean_up(struct spw_rate_files *files);
+
+/* What a file of the directory is: its source and day by its name. False: it is not taken. Pure. */
+bool spw_rate_file_name(const char *name, char source[SPW_NAME_BYTES], int32_t *as_of_day);
+
+/* Look at fallback.rates_dir every two seconds. When it has changed, and then stayed as it is for one look, everything is
+ * read anew and replaces the table; when something cannot be read, the table in force stays and the log says why. */
+struct spw_rate_watch;
+enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,
+                                   const struct spw_conf *conf, struct spw_rate_watch **out,
+                                   struct spw_error *err) SPW_WARN_UNUSED;
+void spw_rate_watch_destroy(struct spw_rate_watch *watch); /* after the loop has stopped; NULL is fine */
+
+#endif

@@ -1,0 +1,148 @@
+/* rate_watch.c: the watched directory of rate tables. See rate_files.h.
+ *
+ * Owns: the timer, and a thread while it reads. Called by: main, the loop. Thread: the loop's; the reader's own.
+ *
+ * By looking, not by inotify: a mounted configuration map is swapped by a symbolic link behind the names, which a watch
+ * on the files themselves does not see, and some volumes have no inotify at all. A look is one stat for each file.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sidecar/obs/log.h"
+#include "sidecar/rate_files.h"
+
+#define LOOK_NS UINT64_C(2000000000)
+
+struct spw_rate_watch {
+    struct spw_loop *loop;
+    struct spw_state *state;
+    const struct spw_conf *conf;
+    struct spw_loop_timer timer;
+    struct spw_loop_task done;
+    uint64_t taken; /* fingerprint of what is in force, or was refused */
+    uint64_t last;  /* of the last look */
+    pthread_t thread;
+    bool reading;
+    /* the reader's, until `done` runs */
+    struct spw_rate_files files;
+    enum spw_status status;
+    struct spw_error err;
+};
+
+static uint64_t fold(uint64_t hash, const void *bytes, size_t count)
+{
+    for (const uint8_t *p = bytes; count-- > 0; p++)
+        hash = (hash ^ *p) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* What the directory looks like. The order of readdir makes no difference: the files' own prints are added. */
+static uint64_t fingerprint(const char *path)
+{
+    DIR *dir = opendir(path);
+    uint64_t sum = 1;
+    if (!dir)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char full[SPW_PATH_BYTES + sizeof entry->d_name];
+        struct stat st;
+        snprintf(full, sizeof full, "%s/%s", path, entry->d_name);
+        if (entry->d_name[0] == '.' || stat(full, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        const uint64_t facts[] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
+                                  (uint64_t)st.st_size, (uint64_t)st.st_ino, (uint64_t)st.st_ctim.tv_nsec};
+        uint64_t print = fold(UINT64_C(14695981039346656037), entry->d_name, strlen(entry->d_name));
+        sum += fold(print, facts, sizeof facts);
+    }
+    closedir(dir);
+    return sum;
+}
+
+static void read_done(struct spw_loop *loop, struct spw_loop_task *task)
+{
+    struct spw_rate_watch *w = task->owner;
+    (void)loop;
+    pthread_join(w->thread, NULL);
+    w->reading = false;
+    struct spw_rates_view view;
+    if (w->status == SPW_STATUS_OK && w->files.count == 0)
+        w->status = spw_error_set(&w->err, SPW_STATUS_NOT_FOUND, "%s has no tables any more",
+                                  w->conf->fallback.rates_dir);
+    if (w->status == SPW_STATUS_OK)
+        w->status = spw_state_rates_replace(w->state, w->files.sources, w->files.count, &view, &w->err);
+    if (w->status == SPW_STATUS_OK)
+        spw_log(SPW_LOG_INFO, "rates.dir",
+                "%s has changed: version %llu of the rate table is in force, %u of %u "
+                "places",
+                w->conf->fallback.rates_dir, (unsigned long long)view.version, view.records_count,
+                view.capacity_count);
+    else
+        spw_log(SPW_LOG_ERROR, "rates.dir", "%s. The table in force stays", w->err.text);
+    spw_rate_files_clean_up(&w->files);
+}
+
+static void *read_files(void *owner)
+{
+    struct spw_rate_watch *w = owner;
+    w->status = spw_rate_files_read(&w->files, w->conf, &w->err);
+    spw_loop_post(w->loop, &w->done);
+    return NULL;
+}
+
+static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct spw_rate_watch *w = timer->owner;
+    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + LOOK_NS);
+    if (w->reading)
+        return;
+    uint64_t print = fingerprint(w->conf->fallback.rates_dir);
+    bool settled = print == w->last;
+    w->last = print;
+    if (print == w->taken || !settled)
+        return;
+    w->taken = print;
+    w->reading = pthread_create(&w->thread, NULL, read_files, w) == 0;
+    if (!w->reading)
+        spw_log(SPW_LOG_ERROR, "rates.dir", "no thread to read %s: raise the container's limit of processes",
+                w->conf->fallback.rates_dir);
+}
+
+enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,
+                                   const struct spw_conf *conf, struct spw_rate_watch **out,
+                                   struct spw_error *err)
+{
+    *out = NULL;
+    if (!conf->fallback.rates_dir[0])
+        return SPW_STATUS_OK;
+    struct spw_rate_watch *w = calloc(1, sizeof *w);
+    if (!w)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "fallback.rates_dir: no memory to watch it");
+    w->loop = loop;
+    w->state = state;
+    w->conf = conf;
+    w->timer.fn = look_due;
+    w->timer.owner = w;
+    w->done.fn = read_done;
+    w->done.owner = w;
+    w->taken = w->last = fingerprint(conf->fallback.rates_dir);
+    spw_loop_timer_set(loop, &w->timer, spw_loop_now_ns(loop) + LOOK_NS);
+    *out = w;
+    return SPW_STATUS_OK;
+}
+
+void spw_rate_watch_destroy(struct spw_rate_watch *watch)
+{
+    if (!watch)
+        return;
+    spw_loop_timer_cancel(watch->loop, &watch->timer);
+    if (watch
+            ->reading) { /* its task was posted after the loop's last turn, or will be dropped with the loop */
+        pthread_join(watch->thread, NULL);
+        spw_rate_files_clean_up(&watch->files);
+    }
+    free(watch);
+}
