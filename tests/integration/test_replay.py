@@ -61,9 +61,9 @@ def test_polling_loses_nothing(tmp_path, limit, burst, step_ns, polls, admitted)
 
 
 def test_polling_one_a_day(tmp_path):
-    """One a day, asked ten times a second for a day: none before, one at its end. SPW_LONG=1 asks that often, else
-    once a second."""
-    step_ns = NS // 10 if os.environ.get("SPW_LONG") else NS
+    """One a day, asked ten times a second for a day: none before, one at its end. SPW_REPLAY_ROUNDS asks that often,
+    else it is once a second."""
+    step_ns = NS // 10 if os.environ.get("SPW_REPLAY_ROUNDS") else NS
     polls = 86400 * NS // step_ns
     answers = Replay(tmp_path, "{rate: 1/d, burst: 1, pods: 1}")(
         [acquire(0)] + [acquire(seconds(i * step_ns)) for i in range(1, polls + 2)])
@@ -351,3 +351,18 @@ def test_log_through_replay(tmp_path):
     assert told["acquires"] == 1000 and told["breaker_openings"] >= 1
     assert told["refused"].keys() >= {"bucket-empty", "breaker-open"}
     assert told["not_open"] == told["acquires"] - told["allowed"]  # the answers of calls that were not made
+
+
+# ---- the documentation's examples ----
+
+def example(name):
+    text = (TESTS.parent / "docs" / "replay.md").read_text()
+    return text.split(f"<!-- example: {name} -->\n```", 1)[1].split("\n", 1)[1].split("```", 1)[0]
+
+
+def test_examples_of_the_documentation(tmp_path):
+    conf = tmp_path / "spillway.yaml"
+    conf.write_text(example("config"))
+    assert run(["--config", conf], example("events")).stdout == example("answers")
+    assert run(["--config", conf, "--summary"], example("events")).stdout == example("summary")
+    assert run(["convert", "--format", "combined", "--account", "main"], example("log")).stdout == example("log events")

@@ -7,7 +7,7 @@
     looking is free looks in between change no answer
     changes         a new rate counts from its own moment on; tokens in hand are kept, cut to the new burst
 
-Each run prints its seed; SPW_SEED repeats it, SPW_ROUNDS lengthens it. Needs SPILLWAY_BIN.
+Each run prints its seed; SPW_SEED repeats it, SPW_REPLAY_ROUNDS lengthens it. Needs SPILLWAY_BIN.
 """
 import os
 import random
@@ -19,7 +19,7 @@ from replaying import NS, Replay, acquire, nanoseconds, peek, seconds
 
 DAY_S = 86400
 TEN_YEARS_NS = 3652 * DAY_S * NS
-ROUNDS = int(os.environ.get("SPW_ROUNDS", "1"))
+ROUNDS = int(os.environ.get("SPW_REPLAY_ROUNDS", "1"))
 SEED = int(os.environ.get("SPW_SEED", "0")) or random.randrange(1, 1 << 32)
 # The rates the promise names, and some that divide badly.
 RATES = ["1/d", "7/min", "3/s", "170/s", "40000/min", "3000000/s", "10000000/s"]
