@@ -93,12 +93,34 @@ enum spw_pass_document spw_pass_look_up(struct spw_passing *p, struct spw_result
 
 /* ---- orders ---- */
 
+static bool ends_with(const struct spw_native_request *native, const char *const *suffixes)
+{
+    size_t bytes = strlen(native->path);
+    for (size_t i = 0; suffixes[i]; i++) {
+        size_t tail = strlen(suffixes[i]);
+        if (bytes > tail && strcmp(native->path + bytes - tail, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool is_cancel(const struct spw_native_request *native)
 {
-    static const char suffix[] = "/void";
-    size_t bytes = strlen(native->path);
-    return strcmp(native->route->method, "DELETE") == 0 ||
-           (bytes > strlen(suffix) && strcmp(native->path + bytes - strlen(suffix), suffix) == 0);
+    static const char *const suffixes[] = {"/void", NULL};
+    return strcmp(native->route->method, "DELETE") == 0 || ends_with(native, suffixes);
+}
+
+bool spw_pass_is_whole(const struct spw_native_request *native)
+{
+    static const char *const suffixes[] = {"/createoradjust", NULL};
+    return ends_with(native, suffixes);
+}
+
+bool spw_pass_is_commit(const struct spw_native_request *native)
+{
+    static const char *const suffixes[] = {"/commit", "/settle", "/carts/orders", "/create_from_calculation",
+                                           NULL};
+    return native->route->kind == SPW_ROUTE_RECORD && (is_cancel(native) || ends_with(native, suffixes));
 }
 
 bool spw_pass_order(struct spw_passing *p, const char *quote_id, const char *order_id, int64_t tax_minor)

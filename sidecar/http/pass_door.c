@@ -54,8 +54,7 @@ static void decided(void *owner, const struct spw_result *r)
     if (fallback || r->decision == SPW_DECISION_LIVE) {
         record_sale(p, r);
         spw_pass_remember(p, p->quote.document, r);
-        if (fallback)
-            spw_pass_remember(p, r->quote_id, r);
+        spw_pass_remember(p, r->quote_id, r);
     }
     if (fallback)
         spw_pass_answer_fallback(p, r);
@@ -159,19 +158,24 @@ static bool is_unknown_there(const struct spw_pass_result *r)
     return status == 400 || status == 404 || status == 409 || status == 410 || status == 422;
 }
 
-static void place_live(struct spw_passing *p, const struct spw_pass_result *r)
+/* A record that the provider took: the order of the quote it names by its document or by Spillway-Quote. */
+static void place(struct spw_passing *p, const struct spw_pass_result *r)
 {
-    struct spw_result known;
-    struct spw_line_tax *lines = calloc(SPW_LINES_MAX_COUNT + 1, sizeof *lines);
     char order[SPW_CALLER_ID_BYTES];
+    struct spw_result known;
+    struct spw_line_tax *lines;
     const struct spw_profile *profile = p->account->profile;
-    bool done = r->end == SPW_PASS_ANSWERED && r->response->status >= 200 && r->response->status < 300;
-    if (lines && done && p->native.route->kind == SPW_ROUTE_RECORD &&
-        spw_pass_look_up(p, &known, lines) == SPW_PASS_DOCUMENT_LIVE) {
-        if (!profile->native_order || !profile->native_order(&p->native, order))
-            snprintf(order, sizeof order, "%s", p->document);
+    const char *quote = spw_door_header(p->request, "Spillway-Quote");
+    bool taken = r->response->status >= 200 && r->response->status < 300;
+    if (!taken || p->native.route->kind != SPW_ROUTE_RECORD || !p->document[0] ||
+        !(lines = calloc(SPW_LINES_MAX_COUNT + 1, sizeof *lines)))
+        return;
+    if (!profile->native_order || !profile->native_order(&p->native, order))
+        snprintf(order, sizeof order, "%s", p->document);
+    if (quote && strlen(quote) < SPW_ID_BYTES && strncmp(quote, "sq_", 3) == 0)
+        snprintf(p->document, sizeof p->document, "%s", quote);
+    if (spw_pass_look_up(p, &known, lines) != SPW_PASS_DOCUMENT_UNKNOWN)
         (void)spw_pass_order(p, known.quote_id, order, known.tax_minor);
-    }
     free(lines);
 }
 
@@ -185,8 +189,7 @@ static void passed(void *owner, const struct spw_pass_result *r)
         spw_pass_look_up(p, &known, lines) == SPW_PASS_DOCUMENT_PERHAPS) {
         record(p, &known);
     } else if (r->end == SPW_PASS_ANSWERED && r->kind != SPW_ANSWER_BROKEN) {
-        if (p->document[0])
-            place_live(p, r);
+        place(p, r);
         spw_pass_answer_live(p, r->response, NULL);
     } else if (r->end == SPW_PASS_REFUSED) {
         answer_refused(p, r);
@@ -207,6 +210,8 @@ static bool is_recorded_here(struct spw_passing *p)
         p->document[0] = 0;
         return false;
     }
+    if (spw_pass_is_whole(&p->native))
+        return false;
     struct spw_result known;
     struct spw_line_tax *lines = calloc(SPW_LINES_MAX_COUNT + 1, sizeof *lines);
     bool here = lines && spw_pass_look_up(p, &known, lines) == SPW_PASS_DOCUMENT_FALLBACK;

@@ -70,6 +70,10 @@ enum spw_pass_document {
 /* lines: room for SPW_LINES_MAX_COUNT + 1. */
 enum spw_pass_document spw_pass_look_up(struct spw_passing *p, struct spw_result *out,
                                         struct spw_line_tax *lines);
+/* A record that carries the whole sale can be passed on whatever became of its quote. */
+bool spw_pass_is_whole(const struct spw_native_request *native);
+/* Does it make an order of a quote, or void one? What else changes a document cannot be done before it is filed. */
+bool spw_pass_is_commit(const struct spw_native_request *native);
 /* The sale is an order: placed from the quote, or cancelled where the request voids it. false: no cell is free. */
 bool spw_pass_order(struct spw_passing *p, const char *quote_id, const char *order_id, int64_t tax_minor);
 

@@ -32,6 +32,9 @@ enum spw_status spw_avatax_native_fallback(const struct spw_native_request *requ
                                            struct spw_native_answer *out, struct spw_error *err);
 enum spw_status spw_avatax_native_error(uint32_t status, const char *message, struct spw_native_answer *out,
                                         struct spw_error *err);
+enum spw_status spw_avatax_native_recorded(const struct spw_native_request *request,
+                                           const struct spw_native_fallback *fallback,
+                                           struct spw_native_answer *out, struct spw_error *err);
 bool spw_avatax_native_document(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
 
 #endif

@@ -332,6 +332,26 @@ enum spw_status spw_avatax_native_fallback(const struct spw_native_request *requ
     return spw_native_answer_json(201, answer, out, err);
 }
 
+/* A transaction that is Temporary, or Cancelled when it was voided before it got there: not in AvaTax's books. */
+enum spw_status spw_avatax_native_recorded(const struct spw_native_request *request,
+                                           const struct spw_native_fallback *fallback,
+                                           struct spw_native_answer *out, struct spw_error *err)
+{
+    char code[SPW_CALLER_ID_BYTES] = "", now[32];
+    bool is_void = strstr(request->path, "/void") != NULL;
+    (void)spw_avatax_native_document(request, code);
+    spw_native_now(fallback->now_unix_ms, now, sizeof now);
+    now[10] = 0;
+    return spw_native_answer_json(
+        200,
+        json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:i, s:o}", "id", 0, "code", code,
+                  "companyId", 0, "date", now, "status", is_void ? "Cancelled" : "Temporary", "type",
+                  "SalesInvoice", "currencyCode", "USD", "locked", 0, "totalTax",
+                  spw_wire_minor(fallback->tax_minor), "totalTaxCalculated",
+                  spw_wire_minor(fallback->tax_minor), "version", 1, "messages", make_messages(fallback)),
+        out, err);
+}
+
 enum spw_status spw_avatax_native_error(uint32_t status, const char *message, struct spw_native_answer *out,
                                         struct spw_error *err)
 {

@@ -31,5 +31,6 @@ enum spw_status spw_stripe_native_fallback(const struct spw_native_request *requ
 enum spw_status spw_stripe_native_error(uint32_t status, const char *message, struct spw_native_answer *out,
                                         struct spw_error *err);
 bool spw_stripe_native_document(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
+bool spw_stripe_native_order(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES]);
 
 #endif

@@ -328,3 +328,13 @@ bool spw_stripe_native_document(const struct spw_native_request *request, char o
     spw_form_clean_up(&form);
     return found;
 }
+
+bool spw_stripe_native_order(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES])
+{
+    struct spw_form form;
+    if (!spw_form_parse(request->body, request->body_bytes, &form))
+        return false;
+    bool found = spw_native_take_document(spw_form_get(&form, "reference"), out);
+    spw_form_clean_up(&form);
+    return found;
+}
