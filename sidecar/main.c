@@ -15,6 +15,7 @@
 
 #include "sidecar/conf/conf.h"
 #include "sidecar/control/control.h"
+#include "sidecar/control/sink.h"
 #include "sidecar/http/admin.h"
 #include "sidecar/http/pass_door.h"
 #include "sidecar/http/quote_door.h"
@@ -27,6 +28,7 @@
 #define DEFAULT_CONF  "/etc/spillway/spillway.yaml"
 #define SWEEP_NS      UINT64_C(500000000)
 #define DRAIN_POLL_NS UINT64_C(20000000)
+#define SINK_LEAST_NS UINT64_C(3000000000) /* however long the last quotes took */
 #define FILES_WANTED  8192 /* for two doors of 1,024 connections at two each, provider calls and the ledger */
 
 struct sidecar {
@@ -350,6 +352,30 @@ static enum spw_status start(struct sidecar *s, struct spw_error *err)
     return SPW_STATUS_OK;
 }
 
+/* What only this pod has goes where it outlives it. */
+static void drain_to_sink(struct sidecar *s)
+{
+    struct spw_sink_result result;
+    struct spw_error err = {0};
+    uint64_t least_ns = spw_now_ns() + SINK_LEAST_NS;
+    if (!s->store || !s->conf->sink_dir[0])
+        return;
+    enum spw_status status =
+        spw_sink_drain(s->store, s->conf->sink_dir,
+                       s->drain_until_ns > least_ns ? s->drain_until_ns : least_ns, &result, &err);
+    if (status != SPW_STATUS_OK)
+        spw_log(SPW_LOG_ERROR, "sink.failed", "%s; flags stay in %s: keep its volume", err.text,
+                s->conf->store_file);
+    else if (!result.complete)
+        spw_log(SPW_LOG_ERROR, "sink.incomplete",
+                "%llu flags in %s, and there are more in %s: keep its volume, or raise drain and the pod's "
+                "grace period",
+                (unsigned long long)result.flags_count, result.file, s->conf->store_file);
+    else
+        spw_log(SPW_LOG_INFO, "sink", "%llu flags that nobody had acknowledged are in %s",
+                (unsigned long long)result.flags_count, result.file[0] ? result.file : "no file");
+}
+
 /* The reverse order of start; what was never opened is skipped. */
 static void stop(struct sidecar *s, bool clean)
 {
@@ -359,6 +385,8 @@ static void stop(struct sidecar *s, bool clean)
     spw_pass_doors_destroy(s->pass_doors);
     spw_quote_door_destroy(s->door);
     spw_decider_destroy(s->decider);
+    if (clean)
+        drain_to_sink(s);
     if (s->store)
         spw_store_close(s->store);
     if (s->state)

@@ -22,9 +22,10 @@ ROOMS = {
     "state": {"conf", "rates"},
     "store": {"loop"},
     "http": {"conf", "loop", "net", "provider", "state", "store"},
-    "control": {"conf", "loop", "net", "proto", "rates", "state", "store"},
+    "message": {"proto"},
+    "control": {"conf", "loop", "message", "net", "proto", "provider", "rates", "state", "store"},
     "replay": {"conf", "provider", "state"},
-    "ctl": {"conf", "proto", "rates", "replay"},
+    "ctl": {"conf", "message", "proto", "provider", "rates", "replay"},
     "mock": {"conf", "net", "provider", "rates"},
 }
 

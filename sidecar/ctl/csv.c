@@ -75,7 +75,9 @@ void spw_csv_print_head(void)
          "cause,country,ship_to_state,zip,date,currency,match,combined_rate,state_rate,county_rate,city_rate,"
          "special_rate,source,as_of,age_days,stale,rounding,total,taxable,tax,provider_status,attempts,"
          "breaker,limit,"
-         "remaining,order_id,tax_collected,placed_at,written_by,change,assumptions");
+         "remaining,order_id,tax_collected,placed_at,written_by,change,reconciliation,live_tax,variance,"
+         "filing,"
+         "document_id,assumptions");
 }
 
 static void put_applied(const Spillway__V1__AppliedRates *r)
@@ -116,7 +118,9 @@ static void put_assumptions(const Spillway__V1__Flag *f)
     puts("\"");
 }
 
-void spw_csv_print_flag(const Spillway__V1__Flag *f)
+/* One row of an order, or of a flag without one. The amounts of the quote are in the first row of several, so that a
+ * column's sum is right. */
+static void print_row(const Spillway__V1__Flag *f, const Spillway__V1__FlagOrder *order, bool first)
 {
     put_count(true, f->sequence);
     put(f->state);
@@ -139,14 +143,31 @@ void spw_csv_print_flag(const Spillway__V1__Flag *f)
     put(f->match);
     put_applied(f->rates);
     put(f->rounding);
-    put_money(f->total);
-    put_money(f->taxable);
-    put_money(f->tax);
+    put_money(first ? f->total : NULL);
+    put_money(first ? f->taxable : NULL);
+    put_money(first ? f->tax : NULL);
     put_evidence(f->evidence);
-    put_foreign(f->order ? f->order->order_id : NULL);
-    put_money(f->order ? f->order->tax_collected : NULL);
-    put_instant(f->order && f->order->has_placed_unix_ms, f->order ? f->order->placed_unix_ms : 0);
+    put_foreign(order ? order->order_id : NULL);
+    put_money(order ? order->tax_collected : NULL);
+    put_instant(order && order->has_placed_unix_ms, order ? order->placed_unix_ms : 0);
     put(f->origin ? f->origin->writer : NULL);
     put_count(f->has_change, f->change);
+    static const Spillway__V1__FlagReconciliation none = SPILLWAY__V1__FLAG_RECONCILIATION__INIT;
+    const Spillway__V1__FlagReconciliation *r = f->reconciliation ? f->reconciliation : &none;
+    put(r->state);
+    put_money(first ? r->live_tax : NULL);
+    put_money(first ? r->variance : NULL);
+    put(r->filing);
+    put_foreign(r->document_id);
     put_assumptions(f);
+}
+
+void spw_csv_print_flag(const Spillway__V1__Flag *f)
+{
+    if (f->n_orders < 2) {
+        print_row(f, f->order, true);
+        return;
+    }
+    for (size_t i = 0; i < f->n_orders; i++)
+        print_row(f, f->orders[i], i == 0);
 }

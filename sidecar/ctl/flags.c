@@ -1,4 +1,4 @@
-/* flags.c: spillwayctl flags export | find.
+/* flags.c: spillwayctl flags find, and the table of the group flags.
  *
  * Owns: nothing. Called by: main.c. Thread: one.
  */
@@ -10,166 +10,12 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
-#include "sidecar/ctl/csv.h"
-#include "sidecar/ctl/json.h"
+#include "sidecar/ctl/flags.h"
+#include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
 
 #define EXPORT_TIMEOUT_MS UINT64_C(3600000)
 #define FOLLOW_SECONDS    1
-
-/* The request is JSON inside JSON: it is opened up, so that it can be asked for by path. */
-static json_t *json_of_flag(const Spillway__V1__Flag *flag)
-{
-    json_t *object = spw_json_of_message(&flag->base);
-    json_t *request =
-        flag->request_json ? json_loads(flag->request_json, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (request) {
-        json_object_del(object, "request_json");
-        json_object_set_new(object, "request", request);
-    }
-    return object;
-}
-
-/* ---- export ---- */
-
-struct export
-{
-    struct spw_ctl *ctl;
-    struct spw_client *client;
-    bool csv;
-    bool by_change;
-    uint64_t after_sequence; /* the last one written */
-    uint64_t after_change;   /* the same, by change */
-    uint64_t left;           /* UINT64_MAX = no limit */
-};
-
-/* Written means on its way to the disk: what is acknowledged is not sent again. */
-static int settle_output(struct export *export)
-{
-    struct stat st;
-    int code = spw_ctl_done(export->ctl, SPW_CTL_OK);
-    if (code)
-        return code;
-    if (fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode) && fsync(STDOUT_FILENO) != 0)
-        return spw_ctl_fail(export->ctl, SPW_CTL_REFUSED,
-                            "the output could not be brought to disk: nothing was "
-                            "acknowledged");
-    return SPW_CTL_OK;
-}
-
-static int acknowledge(struct export *export, const char *consumer)
-{
-    int code = settle_output(export);
-    if (code)
-        return code;
-    Spillway__V1__AcknowledgeFlagsRequest request = SPILLWAY__V1__ACKNOWLEDGE_FLAGS_REQUEST__INIT;
-    request.consumer = (char *)consumer; /* protobuf-c has no const, and only reads */
-    request.has_sequence = 1;
-    request.sequence = export->after_sequence;
-    ProtobufCMessage *reply;
-    code = spw_client_unary(export->ctl, "/spillway.v1.Flags/Acknowledge", &request.base,
-                            &spillway__v1__acknowledge_flags_reply__descriptor, &reply);
-    if (reply)
-        protobuf_c_message_free_unpacked(reply, NULL);
-    return code;
-}
-
-static int take(struct export *export, const Spillway__V1__Flag *flag)
-{
-    bool follows = flag && (export->by_change ? flag->change > export->after_change
-                                              : flag->sequence == export->after_sequence + 1);
-    if (!follows)
-        return spw_ctl_fail(export->ctl, SPW_CTL_REFUSED,
-                            "after %" PRIu64 " came %" PRIu64
-                            ": the export has a gap and was stopped; nothing "
-                            "of it was acknowledged",
-                            export->by_change ? export->after_change : export->after_sequence,
-                            !flag               ? 0
-                            : export->by_change ? flag->change
-                                                : flag->sequence);
-    if (export->csv)
-        spw_csv_print_flag(flag);
-    else
-        spw_json_print(json_of_flag(flag), true);
-    export->after_sequence = flag->sequence;
-    export->after_change = flag->change;
-    if (export->left != UINT64_MAX)
-        export->left--;
-    return ferror(stdout) ? spw_ctl_done(export->ctl, SPW_CTL_OK) : SPW_CTL_OK;
-}
-
-/* One stream, to the newest flag there is. */
-static int run_once(struct export *export)
-{
-    Spillway__V1__ExportFlagsRequest request = SPILLWAY__V1__EXPORT_FLAGS_REQUEST__INIT;
-    request.has_after_change = export->by_change;
-    request.after_change = export->after_change;
-    request.has_after_sequence = !export->by_change;
-    request.after_sequence = export->after_sequence;
-    request.has_limit = export->left != UINT64_MAX;
-    request.limit = export->left;
-    struct spw_client_call *call =
-        spw_client_begin(export->client, "/spillway.v1.Flags/Export", EXPORT_TIMEOUT_MS);
-    spw_client_send(call, &request.base);
-    spw_client_send_end(call);
-    int code = SPW_CTL_OK;
-    ProtobufCMessage *reply;
-    while (!code && (reply = spw_client_receive(call, &spillway__v1__export_flags_reply__descriptor))) {
-        code = take(export, ((const Spillway__V1__ExportFlagsReply *)reply)->flag);
-        protobuf_c_message_free_unpacked(reply, NULL);
-    }
-    if (code)
-        spw_client_cancel(call);
-    int ended = spw_client_end(call);
-    return code ? code : ended;
-}
-
-static int run_all(struct export *export, const char *consumer, bool follow)
-{
-    uint64_t acknowledged = export->after_sequence;
-    for (;;) {
-        int code = run_once(export);
-        if (!code && consumer && export->after_sequence > acknowledged)
-            code = acknowledge(export, consumer);
-        acknowledged = export->after_sequence;
-        if (code || !follow || !export->left)
-            return code;
-        code = spw_ctl_done(export->ctl, SPW_CTL_OK);
-        if (code)
-            return code;
-        sleep(FOLLOW_SECONDS);
-    }
-}
-
-static int run_export(struct spw_ctl *ctl)
-{
-    const char *format = spw_ctl_value(ctl, "--format");
-    const char *follow = spw_ctl_value(ctl, "--follow");
-    const char *consumer = spw_ctl_value(ctl, "--ack");
-    struct export export = {.ctl = ctl, .left = UINT64_MAX};
-    bool has_after, has_limit;
-    if (!spw_ctl_number(ctl, "--after", 0, UINT64_MAX, &export.after_sequence, &has_after) ||
-        !spw_ctl_number(ctl, "--after-change", 0, UINT64_MAX, &export.after_change, &export.by_change) ||
-        !spw_ctl_number(ctl, "--limit", 1, UINT64_MAX, &export.left, &has_limit))
-        return SPW_CTL_USAGE;
-    if (format && strcmp(format, "jsonl") != 0 && strcmp(format, "csv") != 0)
-        return spw_ctl_usage(ctl, "--format %s: write jsonl or csv", format);
-    if (follow && strcmp(follow, "yes") != 0 && strcmp(follow, "no") != 0)
-        return spw_ctl_usage(ctl, "--follow %s: write yes or no", follow);
-    export.csv = format && strcmp(format, "csv") == 0;
-    if (export.by_change && (has_after || consumer))
-        return spw_ctl_usage(ctl, "--after-change excludes --after and --ack, which go by sequence");
-    if (export.csv && ctl->json)
-        return spw_ctl_usage(ctl, "--json and --format csv exclude one another");
-    int code = spw_client_open(ctl, &export.client);
-    if (code)
-        return code;
-    if (export.csv)
-        spw_csv_print_head();
-    code = run_all(&export, consumer, follow && strcmp(follow, "yes") == 0);
-    spw_client_close(export.client);
-    return code;
-}
 
 /* ---- find ---- */
 
@@ -251,7 +97,7 @@ static int run_find(struct spw_ctl *ctl)
     if (ctl->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < found->n_flags; i++)
-            json_array_append_new(list, json_of_flag(found->flags[i]));
+            json_array_append_new(list, spw_json_of_flag(found->flags[i]));
         spw_json_print(json_pack("{s:o, s:b}", "flags", list, "truncated", found->truncated), false);
     } else {
         for (size_t i = 0; i < found->n_flags; i++) {
@@ -273,7 +119,7 @@ const struct spw_ctl_command spw_ctl_flags_commands[] = {
      .name = "export",
      .arguments = "",
      .summary = "The flags of this pod, one a line, in the order of the ledger.",
-     .examples = "  spillwayctl flags export --format csv > flags.csv\n"
+     .examples = "  spillwayctl flags export --format csv --out flags.csv --ack nightly\n"
                  "  spillwayctl flags export --after 1200 --ack nightly >> flags.jsonl\n"
                  "  spillwayctl flags export --after-change 3400 > changed.jsonl\n",
      .options = {{"--format", "jsonl|csv", "default jsonl"},
@@ -282,8 +128,9 @@ const struct spw_ctl_command spw_ctl_flags_commands[] = {
                   "instead: what changed above this change, told again when its order came later"},
                  {"--limit", "N", "at most so many"},
                  {"--ack", "CONSUMER", "acknowledge under this name what was written"},
+                 {"--out", "FILE", "into this file, and its checksum and totals into FILE.manifest.json"},
                  {"--follow", "yes|no", "wait for further flags; default no"}},
-     .run = run_export},
+     .run = spw_flags_run_export},
     {.group = "flags",
      .name = "find",
      .arguments = "REFERENCE",
@@ -293,4 +140,14 @@ const struct spw_ctl_command spw_ctl_flags_commands[] = {
      .examples = "  spillwayctl flags find q-88121\n",
      .options = {{"--limit", "N", "at most so many, 1 to 100; default 20"}},
      .run = run_find},
+    {.group = "flags",
+     .name = "report",
+     .arguments = "",
+     .summary = "Compares the orders of this ledger with the shop's list; exits 1 when they differ.",
+     .examples = "  spillwayctl flags report --tie-out orders.csv\n",
+     .options = {{"--tie-out", "FILE",
+                  "CSV with the columns order_id and tax (or tax_collected), others ignored"},
+                 {"--tolerance", "AMOUNT", "smaller differences of one order are none; default 0.00"},
+                 {"--show", "N", "at most so many orders of each kind are listed; default 100"}},
+     .run = spw_flags_run_report},
     {.name = NULL}};

@@ -7,7 +7,7 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
-#include "sidecar/ctl/json.h"
+#include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
 
 static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)

@@ -9,8 +9,8 @@
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/conf/conf.h"
 #include "sidecar/ctl/client.h"
-#include "sidecar/ctl/json.h"
 #include "sidecar/ctl/table.h"
+#include "sidecar/message/json.h"
 #include "sidecar/rates/rates.h"
 
 #define ROWS_A_MESSAGE  1000u

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "sidecar/ctl/ctl.h"
-#include "sidecar/ctl/json.h"
+#include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
 #include "sidecar/replay/convert.h"
 #include "sidecar/replay/run.h"

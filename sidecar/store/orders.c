@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "sidecar/obs/utf8.h"
+#include "sidecar/store/job.h"
 
 enum order_state { ORDER_NEVER_PLACED, ORDER_PLACED, ORDER_CANCELLED };
 
@@ -269,6 +270,38 @@ int spw_order_store(struct spw_batch *batch, const uint8_t *bytes, size_t count,
     }
     count_order(&batch->counts, before, order.state);
     return refresh_quotes_of(batch, order.row);
+}
+
+/* ---- an event that comes without a cell ---- */
+
+struct order_request {
+    struct spw_store_job job;
+    struct spw_cell_prefix prefix;
+    struct spw_order_record record;
+};
+
+static int run_order(struct spw_batch *batch, struct spw_store_job *job)
+{
+    struct order_request *request = (struct order_request *)(void *)job;
+    const char *damage = NULL;
+    uint8_t bytes[sizeof request->prefix + sizeof request->record];
+    memcpy(bytes, &request->prefix, sizeof request->prefix);
+    memcpy(bytes + sizeof request->prefix, &request->record, sizeof request->record);
+    int rc = spw_order_store(batch, bytes, sizeof bytes, &damage);
+    if (damage)
+        spw_error_set(&job->error, SPW_STATUS_INVALID, "order: %s", damage);
+    return rc;
+}
+
+enum spw_status spw_store_order(struct spw_store *store, const struct spw_order_record *record,
+                                struct spw_error *err)
+{
+    struct order_request request = {.prefix = {SPW_CELL_ORDER, sizeof *record}, .record = *record};
+    spw_store_submit(store, &request.job, run_order);
+    enum spw_status status = spw_store_wait(store, &request.job);
+    if (status != SPW_STATUS_OK && err)
+        *err = request.job.error;
+    return status;
 }
 
 /* ---- what the orders of a quote make of its flags ---- */

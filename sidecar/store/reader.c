@@ -25,9 +25,11 @@ static void close_locked(struct spw_reader *reader)
     sqlite3_finalize(reader->in_state);
     sqlite3_finalize(reader->history);
     sqlite3_finalize(reader->orders);
+    sqlite3_finalize(reader->all_orders);
     sqlite3_close(reader->db);
     reader->next = reader->changed = reader->older = reader->newest = NULL;
-    reader->in_state = reader->history = reader->orders = NULL;
+    reader->in_state = reader->history = NULL;
+    reader->orders = reader->all_orders = NULL;
     reader->db = NULL;
 }
 
@@ -95,6 +97,16 @@ static int prepare(struct spw_reader *reader)
             " o.quote_id=?1 AND o.order_state=1 ORDER BY o.placed_unix_ms, o.order_id"
             " LIMIT ?2",
             -1, SQLITE_PREPARE_PERSISTENT, &reader->orders, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v3(
+            reader->db,
+            "SELECT order_row, order_id, account, order_state, quote_id, currency, tax_collected_minor,"
+            " placed_unix_ms, ifnull((SELECT flag_id FROM flags f WHERE f.quote_id=o.quote_id ORDER BY "
+            "sequence"
+            " LIMIT 1),'') FROM orders o WHERE order_row=(SELECT CASE ?2 WHEN '' THEN (SELECT min(order_row)"
+            " FROM orders WHERE order_row>?1) ELSE (SELECT min(order_row) FROM orders WHERE order_id=?2 AND"
+            " order_row>?1) END)",
+            -1, SQLITE_PREPARE_PERSISTENT, &reader->all_orders, NULL);
     free(sql);
     return rc;
 }
@@ -336,6 +348,50 @@ enum spw_status spw_reader_history(struct spw_reader *reader, const char *file, 
     copy.at = (struct spw_history_row){.who = copy.who, .from = copy.from, .to = copy.to, .why = copy.why};
     int rc;
     while ((rc = fetch_history(reader, flag_id, &copy)) == SQLITE_ROW && fn(owner, &copy.at)) {
+    }
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
+}
+
+static int fetch_order(struct spw_reader *reader, const char *order_id, uint64_t after,
+                       struct spw_order_view *out)
+{
+    pthread_mutex_lock(&reader->mutex);
+    sqlite3_stmt *statement = reader->all_orders;
+    int rc = SQLITE_CANTOPEN;
+    if (statement) {
+        sqlite3_bind_int64(statement, 1, (sqlite3_int64)after);
+        sqlite3_bind_text(statement, 2, order_id ? order_id : "", -1, SQLITE_STATIC);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW) {
+            out->row = (uint64_t)sqlite3_column_int64(statement, 0);
+            keep_column(statement, 1, out->order_id, sizeof out->order_id);
+            keep_column(statement, 2, out->account, sizeof out->account);
+            out->state = (enum spw_order_state)((uint32_t)sqlite3_column_int(statement, 3) % 3);
+            keep_column(statement, 4, out->quote_id, sizeof out->quote_id);
+            keep_column(statement, 5, out->currency, sizeof out->currency);
+            out->tax_collected_minor = sqlite3_column_int64(statement, 6);
+            out->placed_unix_ms = sqlite3_column_int64(statement, 7);
+            keep_column(statement, 8, out->flag_id, sizeof out->flag_id);
+        }
+        sqlite3_reset(statement);
+        sqlite3_clear_bindings(statement);
+    }
+    pthread_mutex_unlock(&reader->mutex);
+    return rc;
+}
+
+enum spw_status spw_reader_orders(struct spw_reader *reader, const char *file, const char *order_id,
+                                  uint64_t after, uint32_t max_count, spw_order_fn *fn, void *owner,
+                                  struct spw_error *err)
+{
+    struct spw_order_view order = {.row = after};
+    int rc = SQLITE_ROW;
+    bool go_on = true;
+    for (uint32_t i = 0; i < max_count && go_on; i++) {
+        rc = fetch_order(reader, order_id, order.row, &order);
+        if (rc != SQLITE_ROW)
+            break;
+        go_on = fn(owner, &order);
     }
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SPW_STATUS_OK : read_error(rc, file, err);
 }

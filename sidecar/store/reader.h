@@ -23,6 +23,7 @@ struct spw_reader {
     sqlite3_stmt *in_state; /* of reconciliation */
     sqlite3_stmt *history;
     sqlite3_stmt *orders; /* of one quote */
+    sqlite3_stmt *all_orders;
 };
 
 /* What an export goes by. */
@@ -47,5 +48,8 @@ enum spw_status spw_reader_rows(struct spw_reader *reader, const char *file,
                                 struct spw_error *err) SPW_WARN_UNUSED;
 enum spw_status spw_reader_history(struct spw_reader *reader, const char *file, const char *flag_id,
                                    spw_history_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_reader_orders(struct spw_reader *reader, const char *file, const char *order_id,
+                                  uint64_t after, uint32_t max_count, spw_order_fn *fn, void *owner,
+                                  struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

@@ -67,7 +67,7 @@
 #define CORRUPT_MAX_COUNT 3
 #define DOUBT_EVERY_MS    60000
 #define JOBS_MAX_COUNT    64 /* in one commit */
-#define UPKEEP_EVERY_MS   10000
+#define UPKEEP_EVERY_MS    1000
 #define UPKEEP_REST       20 /* times as long as it took */
 
 struct map_entry {
@@ -785,4 +785,11 @@ enum spw_status spw_store_history(struct spw_store *store, const char *flag_id, 
                                   void *owner, struct spw_error *err)
 {
     return said(store, spw_reader_history(&store->reader, store->file, flag_id, fn, owner, err));
+}
+
+enum spw_status spw_store_orders(struct spw_store *store, const char *order_id, uint64_t after_row,
+                                 uint32_t max_count, spw_order_fn *fn, void *owner, struct spw_error *err)
+{
+    return said(store, spw_reader_orders(&store->reader, store->file, order_id, after_row, max_count, fn,
+                                         owner, err));
 }

@@ -184,6 +184,30 @@ enum spw_status spw_store_acknowledge_change(struct spw_store *store, const char
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
                                spw_flag_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
 
+/* An order as the ledger holds it. */
+enum spw_order_state { SPW_ORDER_STATE_NEVER_PLACED, SPW_ORDER_STATE_PLACED, SPW_ORDER_STATE_CANCELLED };
+struct spw_order_view {
+    uint64_t row; /* rises in the order of coming */
+    char order_id[SPW_CALLER_ID_BYTES];
+    char account[SPW_NAME_BYTES]; /* "" = nobody said */
+    enum spw_order_state state;
+    char quote_id[SPW_ID_BYTES];
+    char currency[4];
+    int64_t tax_collected_minor;
+    int64_t placed_unix_ms;
+    char flag_id[SPW_ID_BYTES]; /* of its quote; "" = it was answered live, or elsewhere */
+};
+typedef bool spw_order_fn(void *owner, const struct spw_order_view *order); /* false = stop */
+
+/* Orders with row > after, in order; with order_id: only those of this id (of several accounts). Any thread. */
+enum spw_status spw_store_orders(struct spw_store *store, const char *order_id, uint64_t after_row,
+                                 uint32_t max_count, spw_order_fn *fn, void *owner,
+                                 struct spw_error *err) SPW_WARN_UNUSED;
+/* Store one event of an order and wait until it is durable. INVALID: its ids or fields make no sense. Any thread but the
+ * loop's. */
+enum spw_status spw_store_order(struct spw_store *store, const struct spw_order_record *record,
+                                struct spw_error *err) SPW_WARN_UNUSED;
+
 struct spw_store_counts {
     uint64_t flags_count; /* stored, ever */
     uint64_t by_state[SPW_FLAG_STATES];

@@ -102,8 +102,10 @@ def test_help_at_each_level():
     (("flags", "export", "--format", "xml"), "jsonl or csv"),
     (("flags", "export", "--format", "csv", "--json"), "exclude"),
     (("flags", "export", "--follow", "maybe"), "yes or no"),
-    (("flags", "export", "--after-change", "3", "--ack", "nightly"), "excludes"),
-    (("flags", "export", "--after-change", "3", "--after", "3"), "excludes"),
+    (("flags", "export", "--after-change", "3", "--after", "3"), "exclude"),
+    (("flags", "export", "--out", "x", "--follow", "yes"), "exclude"),
+    (("flags", "report"), "--tie-out"),
+    (("flags", "report", "--tie-out", "x", "--tolerance", "-1"), "--tolerance"),
 ])
 def test_a_line_that_makes_no_sense(words, told):
     result = run(*words)

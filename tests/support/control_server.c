@@ -335,6 +335,22 @@ enum spw_status spw_store_acknowledge_change(struct spw_store *store, const char
     return spw_store_acknowledge(store, consumer, change / 2, err);
 }
 
+/* It keeps no orders. */
+enum spw_status spw_store_orders(struct spw_store *store, const char *order_id, uint64_t after_row,
+                                 uint32_t max_count, spw_order_fn *fn, void *owner, struct spw_error *err)
+{
+    (void)store, (void)order_id, (void)after_row, (void)max_count, (void)fn, (void)owner, (void)err;
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_store_order(struct spw_store *store, const struct spw_order_record *record,
+                                struct spw_error *err)
+{
+    (void)store;
+    return record->op == SPW_ORDER_PLACED ? SPW_STATUS_OK
+                                          : spw_error_set(err, SPW_STATUS_NO_SPACE, "the ledger is full");
+}
+
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
                                spw_flag_fn *fn, void *owner, struct spw_error *err)
 {

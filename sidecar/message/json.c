@@ -1,5 +1,5 @@
-/* json.c: any message of the control API as JSON. See json.h. */
-#include "sidecar/ctl/json.h"
+/* json.c: see json.h. */
+#include "sidecar/message/json.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -140,6 +140,18 @@ json_t *spw_json_of_message(const ProtobufCMessage *message)
         } else if (is_there(field, base)) {
             json_object_set_new(object, field->name, value_of(field, base + field->offset));
         }
+    }
+    return object;
+}
+
+json_t *spw_json_of_flag(const Spillway__V1__Flag *flag)
+{
+    json_t *object = spw_json_of_message(&flag->base);
+    json_t *request =
+        flag->request_json ? json_loads(flag->request_json, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (request) {
+        json_object_del(object, "request_json");
+        json_object_set_new(object, "request", request);
     }
     return object;
 }

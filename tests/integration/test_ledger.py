@@ -1,0 +1,230 @@
+"""The ledger from outside: exports with checksum and totals, acknowledgement, the sink of a pod that ends, orders by
+gRPC, the tie-out against a shop's list, the alert. Needs SPILLWAY_BIN.
+"""
+import csv
+import hashlib
+import json
+
+import grpc
+import pytest
+
+from control_stubs import stubs
+from harness import until
+
+DRAINED = {"limit": {"rate": "0/s", "burst": None}}  # every quote is a fallback
+
+
+@pytest.fixture
+def drained(place):
+    """A sidecar that answers everything from its rates."""
+    return place.sidecar(place.mock("--rate", "0.092"), account=DRAINED)
+
+
+def fallback(sidecar, **changes):
+    answer = sidecar.quote(**changes).json
+    assert answer["decision"] == "fallback"
+    return answer
+
+
+def order(sidecar, number, tax="6.71"):
+    answer = fallback(sidecar)
+    assert sidecar.order(answer["quote_id"], f"o-{number}", tax).status == 202
+    return answer
+
+
+def confirmed(sidecar, count):
+    until(lambda: sidecar.metric("spillway_flags", state="confirmed") == count, f"{count} confirmed flags")
+
+
+def only_in_pod(sidecar):
+    return sidecar.metric("spillway_flags_only_in_pod")
+
+
+def manifest_of(path):
+    manifest = json.loads((path.parent / f"{path.name}.manifest.json").read_text())
+    content = path.read_bytes()
+    assert manifest["file"] == path.name
+    assert manifest["bytes"] == len(content)
+    assert manifest["sha256"] == hashlib.sha256(content).hexdigest()
+    return manifest
+
+
+def test_an_export_has_checksum_and_totals(drained, place):
+    for i in range(3):
+        order(drained, i)
+    twice = fallback(drained)
+    drained.order(twice["quote_id"], "o-left", "3.00")
+    drained.order(twice["quote_id"], "=cmd|' /C calc'!A0", "3.71")
+    confirmed(drained, 4)
+    out = place.directory / "flags.csv"
+    drained.ctl("flags", "export", "--format", "csv", "--out", out, "--ack", "nightly")
+    manifest = manifest_of(out)
+    assert (manifest["complete"], manifest["contiguous"], manifest["flags"]) == (True, True, 4)
+    assert (manifest["first_sequence"], manifest["last_sequence"]) == (1, 4)
+    assert manifest["by_flag_state"] == {"confirmed USD": {
+        "flags": 4, "orders": 5, "taxable": "291.72", "tax": "26.84", "tax_collected": "26.84",
+        "over_collected": "0.00", "under_collected": "0.00"}}
+    assert list(manifest["by_ship_to"]) == ["US-WA USD"]
+    with open(out, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 5, "one row an order"
+    assert sum(float(row["tax_collected"]) for row in rows) == pytest.approx(26.84)
+    assert sum(float(row["tax"] or 0) for row in rows) == pytest.approx(26.84), "a quote's amounts count once"
+    assert [row["order_id"] for row in rows if row["order_id"][0] not in "o"] == ["'=cmd|' /C calc'!A0"]
+    assert {row["reconciliation"] for row in rows} == {"pending"}
+    assert only_in_pod(drained) == 0
+    assert not list(place.directory.glob("*.partial"))
+
+
+def test_acknowledged_by_change_is_told_again_when_it_changes(drained, place):
+    answer = fallback(drained)
+    drained.flag(answer["fallback"]["flag_id"])
+    out = place.directory / "changes.jsonl"
+
+    def export(after):
+        drained.ctl("flags", "export", "--after-change", after, "--out", out, "--ack", "books")
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        assert manifest_of(out)["flags"] == len(lines)
+        return lines
+
+    first, = export(0)
+    assert (first["state"], only_in_pod(drained)) == ("provisional", 0)
+    drained.order(answer["quote_id"], "o-1", "6.71")
+    confirmed(drained, 1)
+    drained.ctl("flags", "export", "--after-change", first["change"], "--limit", 1)  # nobody takes it
+    second, = export(first["change"])
+    assert (second["flag_id"], second["state"], second["order"]["order_id"]) == (first["flag_id"], "confirmed", "o-1")
+    assert second["revision"] == first["revision"] + 1
+    assert only_in_pod(drained) == 0
+    assert export(second["change"]) == []
+
+
+def test_a_file_that_cannot_be_written_acknowledges_nothing(drained, place):
+    order(drained, 1)
+    confirmed(drained, 1)
+    full = place.directory / "no" / "such" / "flags.jsonl"
+    result = drained.ctl("flags", "export", "--out", full, "--ack", "nightly", code=1)
+    assert str(full) in result.stderr and "nothing was acknowledged" in result.stderr
+    result = drained.ctl("flags", "export", "--out", "/dev/full/x", "--ack", "nightly", code=1)
+    assert place.sql("SELECT count(*) FROM acknowledgements") == [(0,)]
+    assert only_in_pod(drained) == 1
+
+
+def test_a_pod_that_ends_leaves_what_nobody_has_taken(place, backend):
+    sink = place.directory / "sink"
+    sink.mkdir()
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED,
+                            config={"store": {"sink": {"file": str(sink)}}})
+    for i in range(3):
+        order(sidecar, i)
+    confirmed(sidecar, 3)
+    sidecar.ctl("flags", "export", "--limit", 1, "--ack", "nightly")
+    exported = [json.loads(line) for line in sidecar.ctl("flags", "export", "--after", 1).stdout.splitlines()]
+    last = fallback(sidecar)  # perhaps still in its cell when the signal comes
+    sidecar.stop()
+    written, = sink.glob("spillway-flags-*.jsonl")
+    manifest = manifest_of(written)
+    assert (manifest["complete"], manifest["flags"], manifest["first_sequence"]) == (True, 3, 2)
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    assert lines[:2] == exported, "the sink writes what an export prints"
+    assert lines[2]["flag_id"] == last["fallback"]["flag_id"]
+    assert place.sql("SELECT sequence FROM acknowledgements WHERE consumer='sink'") == [(4,)]
+    assert "sink: 3 flags" in sidecar.log()
+    # On a volume that stays, the next pod writes nothing twice; one whose order comes later it writes again by itself.
+    again = place.sidecar()
+    assert only_in_pod(again) == 0
+    again.stop()
+    assert len(list(sink.iterdir())) == 2
+
+
+def test_a_pod_that_ends_without_a_sink_keeps_its_file(place):
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED)
+    order(sidecar, 1)
+    sidecar.stop()
+    assert place.sql("SELECT flag_state, order_id FROM flags") == [(1, "o-1")]
+    assert only_in_pod(place.sidecar()) == 1
+
+
+def test_a_sink_that_is_full_loses_nothing(place):
+    sink = place.directory / "sink"
+    sink.mkdir()
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED,
+                            config={"store": {"sink": {"file": str(sink)}}})
+    order(sidecar, 1)
+    confirmed(sidecar, 1)
+    sink.rmdir()
+    sidecar.stop()
+    assert "sink.failed" in sidecar.log() and "keep its volume" in sidecar.log()
+    assert place.sql("SELECT count(*) FROM flags") == [(1,)]
+    assert place.sql("SELECT count(*) FROM acknowledgements") == [(0,)]
+    sink.mkdir()
+
+
+def test_orders_by_grpc(drained, place):
+    pb, services = stubs("spillway.v1.control")
+    with grpc.insecure_channel(f"unix:{place.pub}/control.sock") as channel:
+        orders = services.OrdersStub(channel)
+        placed, gone = fallback(drained), fallback(drained)
+        orders.Place(pb.PlaceOrderRequest(quote_id=placed["quote_id"], order_id="g-1",
+                                                             tax_collected="6.71"))
+        # durable when the reply is there, whatever became of the flag's cell
+        assert place.sql("SELECT order_id, order_state, tax_collected_minor FROM orders") == [("g-1", 1, 671)]
+        orders.Abandon(pb.AbandonQuoteRequest(quote_id=gone["quote_id"]))
+        until(lambda: sorted(flag["state"] for flag in drained.flags()) == ["abandoned", "confirmed"], "both states")
+        listed = list(orders.List(pb.ListOrdersRequest()))
+        assert [(one.order.order_id, one.order.state, one.order.tax_collected.amount, one.order.flag_id)
+                for one in listed] == [("g-1", "placed", "6.71", placed["fallback"]["flag_id"])]
+        orders.Cancel(pb.CancelOrderRequest(order_id="g-1"))
+        got = orders.Get(pb.GetOrderRequest(order_id="g-1"))
+        assert [one.state for one in got.orders] == ["cancelled"]
+        for request, field in ((pb.PlaceOrderRequest(order_id="x", tax_collected="1"), "quote_id"),
+                               (pb.PlaceOrderRequest(quote_id="q", tax_collected="1"), "order_id"),
+                               (pb.PlaceOrderRequest(quote_id="q", order_id="x", tax_collected="1,00"),
+                                "tax_collected")):
+            with pytest.raises(grpc.RpcError, match=field):
+                orders.Place(request)
+
+
+def test_the_tie_out_finds_every_difference(drained, place):
+    for i in range(4):
+        order(drained, i)
+    fallback_id = order(drained, "gone")["fallback"]["flag_id"]
+    assert drained.post("/spillway/v1/orders/o-gone/cancel").status == 202
+    confirmed(drained, 4)
+    books = place.directory / "orders.csv"
+    books.write_text("\ufefforder_id,state,tax\r\no-0,paid,6.71\r\n\"o-1\",paid,6.70\r\no-2,paid,\"6.71\"\r\n"
+                     "o-3,cancelled,6.71\r\nshop-only,paid,1.00\r\n")
+    report = json.loads(drained.ctl("--json", "flags", "report", "--tie-out", books, code=1).stdout)
+    assert (report["shop_orders"], report["ledger_orders"], report["agreeing"]) == (4, 4, 2)
+    assert [one["order_id"] for one in report["missing_orders"]] == ["shop-only"]
+    assert [one["order_id"] for one in report["extra_orders"]] == ["o-3"]
+    different, = report["different_orders"]
+    assert (different["order_id"], different["shop"], different["ledger"], different["difference"]) == (
+        "o-1", "6.70", "6.71", "0.01")
+    assert (report["shop_tax"], report["ledger_tax"], report["difference"]) == ("21.12", "26.84", "5.72")
+    assert report["ledger_cancelled"] == 1 and fallback_id
+    books.write_text("order_id,tax_collected\n" + "".join(f"o-{i},6.7{i % 2}\n" for i in range(4)))
+    drained.ctl("flags", "report", "--tie-out", books, code=1)
+    text = drained.ctl("flags", "report", "--tie-out", books, "--tolerance", "0.01").stdout
+    assert "agreeing  4" in text
+    for content, fault in (("", ":1: is empty"), ("id,tax\n", "lacks order_id"), ("order_id,tax\na,$5\n", ":2: "),
+                           ("order_id,tax\na,1\na,1\n", "one line an order"), ('order_id,tax\n"a,1\n', "quotation")):
+        books.write_text(content)
+        assert fault in drained.ctl("flags", "report", "--tie-out", books, code=1).stderr
+
+
+def test_the_share_of_placed_fallbacks_alarms(place):
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED,
+                            config={"fallback": {"alert": {"share": "50%", "minimum": 2}}})
+    assert sidecar.metric("spillway_placed_fallback_alert") == 0
+    order(sidecar, 1)
+    order(sidecar, 2)
+    confirmed(sidecar, 2)
+    until(lambda: sidecar.metric("spillway_placed_fallback_alert") == 1, "the alert")
+    assert sidecar.metric("spillway_placed_fallback_ratio") == 1
+    assert "alert.fallback_share" in sidecar.log()
+    assert "ALERT" in sidecar.ctl("status").stdout
+    assert sidecar.metric("spillway_ledger_orphans") == sidecar.metric("spillway_ledger_stuck_rows") == 0
+    sidecar.order("sq_live1", "o-live1", "1.00")
+    sidecar.order("sq_live2", "o-live2", "1.00")
+    until(lambda: sidecar.metric("spillway_placed_fallback_alert") == 0, "half of them is not above a half")
