@@ -57,12 +57,12 @@ static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_i
             return false;
         /* SYNC permit: acquire: what its last holder did is over. */
         uint64_t held = spw_load_acq(permit);
-        if (spw__permit_busy(held, now_ms))
-            continue;
-        /* SYNC permit: acq_rel: free or expired -> mine. */
-        if (spw_cas(permit, &held, mine)) {
-            *word = mine;
-            return true;
+        while (!spw__permit_busy(held, now_ms)) { /* an expired one may just have been given back */
+            /* SYNC permit: acq_rel: free or expired -> mine. */
+            if (spw_cas(permit, &held, mine)) {
+                *word = mine;
+                return true;
+            }
         }
     }
     return false;
