@@ -152,6 +152,12 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
                      spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY)))
             return SPW_STATUS_NOT_READY; /* taken for dead and swept: nothing of this is a record */
     }
+    struct spw_slot *slot = spw_slot_at(map, map->self.slot);
+    uint64_t live = spw_slot_word(map->self.generation, SPW_SLOT_LIVE);
+    /* SYNC slot: acq_rel: LIVE for LIVE. A sweep that began earlier may have taken the chain apart; one that begins
+     * after this finds the head READY, and the chain stays. */
+    if (!slot || !spw_cas(&slot->word, &live, live))
+        return SPW_STATUS_NOT_READY;
     spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
     return SPW_STATUS_OK;
 }
@@ -266,8 +272,8 @@ static inline bool spw_cell_sweep(const struct spw_map *map, uint32_t slot, uint
         uint32_t state = spw_cell_state(seen);
         if (state == SPW_CELL_FREE || spw_cell_owner(seen) != owner)
             continue;
-        if (state == SPW_CELL_WRITING)
-            (void)spw_cas(word, &seen, spw_cell_freed(seen)); /* SYNC cell: release. */
+        if (state == SPW_CELL_WRITING) /* SYNC cell: release. Lost: it was alive, and has become a record. */
+            pending |= !spw_cas(word, &seen, spw_cell_freed(seen));
         else if (state == SPW_CELL_READY || state == SPW_CELL_TAKEN)
             pending = true;
     }
