@@ -1580,10 +1580,11 @@ static inline bool spw_permit_take(const struct spw_map *map, uint32_t account_i
     uint64_t *permit = spw_permit_at(map, *index);
     if (!permit) return false;
     uint64_t held = spw_load_acq(permit);
-    if (spw__permit_busy(held, now_ms)) continue;
-    if (spw_cas(permit, &held, mine)) {
-      *word = mine;
-      return true;
+    while (!spw__permit_busy(held, now_ms)) {
+      if (spw_cas(permit, &held, mine)) {
+        *word = mine;
+        return true;
+      }
     }
   }
   return false;
@@ -2879,6 +2880,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
     if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY)))
       return SPW_STATUS_NOT_READY;
   }
+  struct spw_slot *slot = spw_slot_at(map, map->self.slot);
+  uint64_t live = spw_slot_word(map->self.generation, SPW_SLOT_LIVE);
+  if (!slot || !spw_cas(&slot->word, &live, live)) return SPW_STATUS_NOT_READY;
   spw_add_rlx(&spw_map_rw(map)->cells_hint, 1);
   return SPW_STATUS_OK;
 }
