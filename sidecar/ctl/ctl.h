@@ -70,6 +70,7 @@ extern const struct spw_ctl_command spw_ctl_limits_commands[];
 extern const struct spw_ctl_command spw_ctl_breaker_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
+extern const struct spw_ctl_command spw_ctl_headers_commands[];
 extern const struct spw_ctl_command spw_ctl_replay_commands[];
 
 #endif

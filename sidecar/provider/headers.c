@@ -11,7 +11,8 @@
  *   remaining/limit governs (limits unknown: the smallest remaining). R7 the first member of a Limit list is the
  *   limit in force, its window comes from the first member with the same quota. R8 an unknown window stays unknown.
  *   R9 used/limit gives remaining = limit - used.
- * The newest dialect that tells what remains is believed; older ones beside it say the same thing again.
+ * Where two dialects are equally tight the newer one is believed, and what it leaves out (window, reset) is taken from
+ * an older one that tells the same quota. Folded lines are unfolded, as old proxies still send them.
  */
 #include "sidecar/provider/provider.h"
 
@@ -29,6 +30,7 @@
 #define COUNT_MAX         1000000000000000 /* 1e15: more is a sentinel for "no limit" or nonsense */
 #define SKEW_LIMIT_MS     300000
 #define MS_PER_S          1000
+#define US_PER_MS         1000
 
 enum field {
     FIELD_LIMIT,
@@ -54,6 +56,28 @@ enum dialect {
 static const char *const dialect_text[] = {"ratelimit", "ratelimit-07", "ratelimit-06", "x-ratelimit",
                                            "call-limit"};
 
+/* What each value is read by, dialect by dialect: limit, remaining, reset, window. */
+struct rules {
+    const char *limit, *remaining, *reset, *window;
+};
+static const struct rules dialect_rules[] = {
+    {"RateLimit-Policy: q of the policy with the same name", "RateLimit: r of the tightest member (R6)",
+     "RateLimit: t of the same member, seconds from now (R2, R3)",
+     "RateLimit-Policy: w of the policy with the same name"},
+    {"RateLimit: limit=", "RateLimit: remaining=", "RateLimit: reset=, seconds from now (R2, R3)",
+     "RateLimit-Policy: w of the first policy with the same quota (R7)"},
+    {"RateLimit-Limit: its first number (R7)", "RateLimit-Remaining", "RateLimit-Reset (R2, R3, R4)",
+     "w of the first policy with the same quota (R7)"},
+    {"...-RateLimit-Limit of the tightest window (R6, R7)",
+     "...-RateLimit-Remaining of the tightest window (R6)", "...-RateLimit-Reset (R2, R3, R4)",
+     "the window named beside the limit (R7)"},
+    {"...-Call-Limit: behind the slash (R9)", "...-Call-Limit: limit less used (R9)", "", ""}};
+#define RULE_USED        "limit less used (R9)"
+#define RULE_RESET_AFTER "...-Reset-After, which comes before ...-Reset (R2)"
+#define RULE_NEXT        "the instant of the next call"
+#define RULE_NAMED       "the name of the header (secondly, minute, day)"
+#define RULE_OTHER       "an older dialect that tells the same quota"
+
 struct text {
     char p[VALUE_MAX_BYTES];
     size_t n;
@@ -70,6 +94,7 @@ struct group {
 
 struct window {
     enum dialect dialect;
+    struct rules rules;
     bool has_limit, has_remaining, has_reset, has_window;
     uint64_t limit_count, remaining_count, window_ms;
     struct spw_instant reset;
@@ -183,12 +208,20 @@ static void take_word(struct name_parts *n, const char *word)
     static const struct {
         const char *word;
         enum field field;
-    } words[] = {{"limit", FIELD_LIMIT}, {"max", FIELD_LIMIT},       {"remaining", FIELD_REMAINING},
-                 {"reset", FIELD_RESET}, {"used", FIELD_USED},       {"window", FIELD_WINDOW},
-                 {"next", FIELD_NEXT},   {"interval", FIELD_WINDOW}, {"policy", FIELD_POLICY},
-                 {"retry", FIELD_NONE},  {"bucket", FIELD_NONE},     {"scope", FIELD_NONE},
-                 {"global", FIELD_NONE}, {"resource", FIELD_NONE},   {"type", FIELD_NONE},
-                 {"reason", FIELD_NONE}, {"cost", FIELD_NONE},       {"precision", FIELD_NONE}};
+    } words[] = {{"limit", FIELD_LIMIT},     {"max", FIELD_LIMIT},           {"remaining", FIELD_REMAINING},
+                 {"reset", FIELD_RESET},     {"used", FIELD_USED},           {"window", FIELD_WINDOW},
+                 {"next", FIELD_NEXT},       {"interval", FIELD_WINDOW},     {"policy", FIELD_POLICY},
+                 {"retry", FIELD_NONE},      {"bucket", FIELD_NONE},         {"scope", FIELD_NONE},
+                 {"global", FIELD_NONE},     {"resource", FIELD_NONE},       {"type", FIELD_NONE},
+                 {"reason", FIELD_NONE},     {"cost", FIELD_NONE},           {"precision", FIELD_NONE},
+                 {"name", FIELD_NONE},       {"observed", FIELD_USED},       {"count", FIELD_USED},
+                 {"total", FIELD_LIMIT},     {"quota", FIELD_LIMIT},         {"capacity", FIELD_LIMIT},
+                 {"left", FIELD_REMAINING},  {"available", FIELD_REMAINING}, {"period", FIELD_WINDOW},
+                 {"duration", FIELD_WINDOW}, {"resettime", FIELD_NEXT}};
+    static const char *const fillers[] = {"time", "size", "at", "in", "on", "date", "timestamp", "utc"};
+    for (size_t i = 0; i < sizeof fillers / sizeof fillers[0]; i++)
+        if (strcmp(word, fillers[i]) == 0)
+            return;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(word, words[i].word) == 0) {
             n->field = words[i].field;
@@ -198,7 +231,7 @@ static void take_word(struct name_parts *n, const char *word)
         n->field = n->field == FIELD_RESET ? FIELD_RESET_AFTER : FIELD_RETRY_AFTER;
     else if (strcmp(word, "ms") == 0 || strcmp(word, "milliseconds") == 0)
         n->is_ms = true;
-    else if (strcmp(word, "time") != 0 && strcmp(word, "size") != 0) {
+    else {
         size_t used = strlen(n->key);
         snprintf(n->key + used, sizeof n->key - used, "/%s", word);
         if (named_window_ms(word))
@@ -258,6 +291,8 @@ static void take_line(struct reading *r, const char *name, const char *value, si
         take_retry(value, bytes, SPW_RESET_AUTO, &r->has_retry, &r->retry);
     } else if (ends_with(name, "retry-after-ms")) {
         take_retry(value, bytes, SPW_RESET_DELTA_MS, &r->has_vendor_retry, &r->vendor_retry);
+    } else if (ends_with(name, "-retry-after") && !strstr(name, "limit")) {
+        take_retry(value, bytes, SPW_RESET_AUTO, &r->has_vendor_retry, &r->vendor_retry);
     } else if (strcmp(name, "ratelimit") == 0) {
         join(&r->ratelimit, value, bytes);
     } else if (strcmp(name, "ratelimit-policy") == 0) {
@@ -271,28 +306,62 @@ static void take_line(struct reading *r, const char *name, const char *value, si
     }
 }
 
+/* One whole line, its end taken off. */
+static void take_whole_line(struct reading *r, const char *line, const char *stop)
+{
+    while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
+        stop--;
+    const char *colon = memchr(line, ':', (size_t)(stop - line));
+    char name[NAME_MAX_BYTES];
+    if (!colon || colon == line || (size_t)(colon - line) >= sizeof name || *line == ' ' || *line == '\t' ||
+        memchr(line, 0, (size_t)(stop - line)))
+        return;
+    size_t n = (size_t)(colon - line);
+    for (size_t i = 0; i < n; i++)
+        name[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] + 32 : line[i]);
+    name[n] = 0;
+    const char *value = colon + 1;
+    while (value < stop && (*value == ' ' || *value == '\t'))
+        value++;
+    take_line(r, name, value, (size_t)(stop - value));
+}
+
+static bool is_folded(const char *p, const char *end)
+{
+    return p < end && (*p == ' ' || *p == '\t');
+}
+
 static void take_headers(struct reading *r, const char *headers, size_t headers_bytes)
 {
     const char *end = headers + headers_bytes;
+    char whole[NAME_MAX_BYTES + VALUE_MAX_BYTES];
     for (const char *line = headers; line < end;) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         const char *stop = newline ? newline : end;
         const char *next = newline ? newline + 1 : end;
-        while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
-            stop--;
-        const char *colon = memchr(line, ':', (size_t)(stop - line));
-        char name[NAME_MAX_BYTES];
-        if (colon && colon > line && (size_t)(colon - line) < sizeof name && *line != ' ' && *line != '\t' &&
-            !memchr(line, 0, (size_t)(stop - line))) {
-            size_t n = (size_t)(colon - line);
-            for (size_t i = 0; i < n; i++)
-                name[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] + 32 : line[i]);
-            name[n] = 0;
-            const char *value = colon + 1;
-            while (value < stop && (*value == ' ' || *value == '\t'))
-                value++;
-            take_line(r, name, value, (size_t)(stop - value));
+        if (!is_folded(next, end)) {
+            take_whole_line(r, line, stop);
+            line = next;
+            continue;
         }
+        size_t n = 0; /* folded: every further line stands for a blank and its text */
+        bool fits = true;
+        for (const char *p = line; p == line || is_folded(p, end);) {
+            const char *to = memchr(p, '\n', (size_t)(end - p));
+            const char *part_end = to ? to : end;
+            while (part_end > p && part_end[-1] == '\r')
+                part_end--;
+            size_t part = (size_t)(part_end - p);
+            fits = fits && n + part < sizeof whole;
+            if (fits) {
+                memcpy(whole + n, p, part);
+                n += part;
+            }
+            p = to ? to + 1 : end;
+            next = p;
+        }
+        if (fits)
+            take_whole_line(r, whole, whole + n);
         line = next;
     }
 }
@@ -306,6 +375,7 @@ static struct window *add_window(struct windows *all, enum dialect dialect)
     struct window *w = &all->at[all->count++];
     memset(w, 0, sizeof *w);
     w->dialect = dialect;
+    w->rules = dialect_rules[dialect];
     return w;
 }
 
@@ -390,6 +460,7 @@ static void take_window_text(struct window *w, const struct group *g)
     } else if (g->named_window_ms) {
         w->has_window = true;
         w->window_ms = g->named_window_ms;
+        w->rules.window = RULE_NAMED;
     }
 }
 
@@ -399,7 +470,8 @@ static enum spw_reset_unit unit_of(const struct reading *r, const struct group *
 }
 
 /* R2 inside a group: Reset-After, else Reset, else Next. Several values: the longest, for want of a pairing. */
-static bool group_reset(const struct reading *r, const struct group *g, struct spw_instant *out)
+static bool group_reset(const struct reading *r, const struct group *g, struct spw_instant *out,
+                        const char **rule)
 {
     static const enum field order[] = {FIELD_RESET_AFTER, FIELD_RESET, FIELD_NEXT};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
@@ -407,8 +479,11 @@ static bool group_reset(const struct reading *r, const struct group *g, struct s
         enum spw_reset_unit unit = unit_of(r, g);
         if (order[i] == FIELD_RESET_AFTER && unit != SPW_RESET_DELTA_MS)
             unit = SPW_RESET_DELTA_S;
-        if (t->n && !t->too_long && take_longest(t->p, t->n, unit, out))
-            return true;
+        if (!t->n || t->too_long || !take_longest(t->p, t->n, unit, out))
+            continue;
+        if (order[i] != FIELD_RESET)
+            *rule = order[i] == FIELD_NEXT ? RULE_NEXT : RULE_RESET_AFTER;
+        return true;
     }
     return false;
 }
@@ -434,7 +509,8 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
     struct spw_instant longest;
     size_t limits_count = take_counts(&g->fields[FIELD_LIMIT], limits, MEMBERS_MAX_COUNT);
     size_t resets_count = take_resets(&g->fields[FIELD_RESET], unit_of(r, g), resets, MEMBERS_MAX_COUNT);
-    bool has_longest = group_reset(r, g, &longest);
+    const char *rule = dialect_rules[dialect].reset;
+    bool has_longest = group_reset(r, g, &longest, &rule);
     for (size_t i = 0; i < count; i++) {
         struct window *w = add_window(all, dialect);
         if (!w)
@@ -446,6 +522,7 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
         w->has_reset = resets_count == count || has_longest;
         if (w->has_reset)
             w->reset = resets_count == count ? resets[i] : longest;
+        w->rules.reset = rule;
     }
 }
 
@@ -485,15 +562,17 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     } else if (w->has_limit && take_counts(&g->fields[FIELD_USED], &used, 1) == 1) {
         w->has_remaining = true;
         w->remaining_count = used < w->limit_count ? w->limit_count - used : 0;
+        w->rules.remaining = RULE_USED;
     }
-    w->has_reset = group_reset(r, g, &w->reset);
+    w->has_reset = group_reset(r, g, &w->reset, &w->rules.reset);
 }
 
 static void set_reset_s(struct window *w, const struct spw_quota *q)
 {
     if (q->has_reset && q->reset_in_s < COUNT_MAX / MS_PER_S) {
         w->has_reset = true;
-        w->reset = (struct spw_instant){.is_span = true, .ms = (int64_t)q->reset_in_s * MS_PER_S};
+        int64_t ms = (int64_t)q->reset_in_s * MS_PER_S;
+        w->reset = (struct spw_instant){.is_span = true, .ms = ms, .us = ms * US_PER_MS};
     }
 }
 
@@ -536,9 +615,12 @@ static void add_ietf(const struct reading *r, struct windows *all)
     }
     if (states_count)
         return;
+    bool has_fields = false; /* RateLimit-Limit and its kind use the bare policies themselves */
+    for (size_t i = 0; i < r->groups_count; i++)
+        has_fields = has_fields || r->groups[i].key[0] == 0;
     for (size_t k = 0; k < policies_count; k++) { /* a policy alone still tells the limit */
         struct window *w = policies[k].has_limit && !policies[k].is_foreign &&
-                                   policies[k].limit_count < COUNT_MAX && policies[k].name[0]
+                                   policies[k].limit_count < COUNT_MAX && (policies[k].name[0] || !has_fields)
                                ? add_window(all, DIALECT_IETF_LIST)
                                : NULL;
         if (!w)
@@ -568,7 +650,7 @@ static void add_call_limit(const struct reading *r, struct windows *all)
 
 /* ---- the window that governs ---- */
 
-/* R6. Is a tighter than b? Ties go to the longer wait. */
+/* R6. Is a tighter than b? Ties in one dialect go to the longer wait. */
 static bool tighter(const struct window *a, const struct window *b)
 {
     spw_wide left = a->remaining_count, right = b->remaining_count;
@@ -583,16 +665,16 @@ static bool tighter(const struct window *a, const struct window *b)
     }
     if (left != right)
         return left < right;
-    return a->has_reset && b->has_reset && later(&a->reset, &b->reset);
+    return a->dialect == b->dialect && a->has_reset && b->has_reset && later(&a->reset, &b->reset);
 }
 
 static const struct window *choose(const struct windows *all)
 {
     const struct window *best = NULL;
-    for (size_t i = 0; i < all->count; i++) { /* newest dialect that tells what remains */
+    for (size_t i = 0; i < all->count;
+         i++) { /* the tightest; dialects come newest first, so ties are theirs */
         const struct window *w = &all->at[i];
-        if (w->has_remaining &&
-            (!best || w->dialect < best->dialect || (w->dialect == best->dialect && tighter(w, best))))
+        if (w->has_remaining && (!best || tighter(w, best)))
             best = w;
     }
     for (size_t i = 0; !best && i < all->count; i++) /* else the smallest limit of all */
@@ -608,20 +690,91 @@ static const struct window *choose(const struct windows *all)
     return best;
 }
 
+/* What the governing window leaves out, from another that tells the same quota. */
+static struct window complete(const struct windows *all, const struct window *best)
+{
+    struct window w = *best;
+    for (size_t i = 0; i < all->count && w.has_limit; i++) {
+        const struct window *other = &all->at[i];
+        if (other == best || !other->has_limit || other->limit_count != w.limit_count ||
+            (other->has_remaining && w.has_remaining && other->remaining_count != w.remaining_count))
+            continue;
+        if (!w.has_window && other->has_window) {
+            w.has_window = true;
+            w.window_ms = other->window_ms;
+            w.rules.window = RULE_OTHER;
+        }
+        if (!w.has_reset && other->has_reset) {
+            w.has_reset = true;
+            w.reset = other->reset;
+            w.rules.reset = RULE_OTHER;
+        }
+    }
+    return w;
+}
+
 /* ---- clocks ---- */
 
-static void place(const struct reading *r, const struct spw_instant *i, int64_t received_unix_ms,
-                  uint64_t skew_limit_ms, int64_t *unix_ms, uint64_t *in_ms)
+struct placed {
+    int64_t unix_ms, unix_us;
+    uint64_t in_ms;
+};
+
+static struct placed place(const struct reading *r, const struct spw_instant *i, int64_t received_unix_ms,
+                           uint64_t skew_limit_ms)
 {
     int64_t date = r->has_date ? r->date_unix_ms : received_unix_ms;
-    if (i->is_span) {
-        uint64_t skew = date > received_unix_ms ? (uint64_t)(date - received_unix_ms)
-                                                : (uint64_t)(received_unix_ms - date);
-        *unix_ms = (skew <= skew_limit_ms ? date : received_unix_ms) + i->ms;
-        *in_ms = (uint64_t)i->ms;
-    } else {
-        *unix_ms = i->ms;
-        *in_ms = i->ms > date ? (uint64_t)(i->ms - date) : 0;
+    if (!i->is_span)
+        return (struct placed){i->ms, i->us, i->ms > date ? (uint64_t)(i->ms - date) : 0};
+    uint64_t skew =
+        date > received_unix_ms ? (uint64_t)(date - received_unix_ms) : (uint64_t)(received_unix_ms - date);
+    int64_t base = skew <= skew_limit_ms ? date : received_unix_ms;
+    return (struct placed){base + i->ms, base * US_PER_MS + i->us, (uint64_t)i->ms};
+}
+
+static void tell_window(const struct reading *r, const struct window *w, int64_t received_unix_ms,
+                        uint64_t skew_limit_ms, struct spw_rate_signals *out)
+{
+    out->dialect = dialect_text[w->dialect];
+    out->has_limit = w->has_limit;
+    out->limit_count = w->has_limit ? w->limit_count : 0;
+    out->limit_rule = w->has_limit ? w->rules.limit : "";
+    out->has_remaining = w->has_remaining;
+    out->remaining_count = w->has_remaining ? w->remaining_count : 0;
+    out->remaining_rule = w->has_remaining ? w->rules.remaining : "";
+    out->has_window = w->has_window;
+    out->window_ms = w->has_window ? w->window_ms : 0;
+    out->window_rule = w->has_window ? w->rules.window : "";
+    out->has_reset = w->has_reset;
+    if (!w->has_reset)
+        return;
+    struct placed at = place(r, &w->reset, received_unix_ms, skew_limit_ms);
+    out->reset_unix_ms = at.unix_ms;
+    out->reset_unix_us = at.unix_us;
+    out->reset_in_ms = at.in_ms;
+    out->reset_rule = w->rules.reset;
+}
+
+/* R2. A refusal without Retry-After means: come back at the reset. 403 is how some refuse for the rate. */
+static void tell_retry(const struct reading *r, uint32_t status, int64_t received_unix_ms,
+                       uint64_t skew_limit_ms, struct spw_rate_signals *out)
+{
+    const struct spw_instant *retry = r->has_retry          ? &r->retry
+                                      : r->has_vendor_retry ? &r->vendor_retry
+                                                            : NULL;
+    if (retry) {
+        struct placed at = place(r, retry, received_unix_ms, skew_limit_ms);
+        out->has_retry = true;
+        out->retry_unix_ms = at.unix_ms;
+        out->retry_unix_us = at.unix_us;
+        out->retry_in_ms = at.in_ms;
+        out->retry_rule = r->has_retry ? "Retry-After (R2)" : "the vendor's own Retry-After (R2)";
+    } else if (out->has_reset && (status == 429 || status == 403)) {
+        out->has_retry = true;
+        out->retry_unix_ms = out->reset_unix_ms;
+        out->retry_unix_us = out->reset_unix_us;
+        out->retry_in_ms = out->reset_in_ms;
+        out->retry_rule = "the reset, since this is a refusal (R2)";
     }
 }
 
@@ -632,7 +785,8 @@ void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t sta
     uint64_t skew_limit_ms = options && options->skew_limit_ms ? options->skew_limit_ms : SKEW_LIMIT_MS;
     struct windows all = {0};
     memset(out, 0, sizeof *out);
-    out->dialect = "";
+    out->dialect = out->limit_rule = out->remaining_rule = "";
+    out->reset_rule = out->window_rule = out->retry_rule = "";
     if (headers)
         take_headers(&r, headers, headers_bytes);
     out->has_date = r.has_date;
@@ -640,30 +794,17 @@ void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t sta
     if (r.from_cache)
         return; /* the signals are of another moment */
     add_ietf(&r, &all);
-    for (size_t i = 0; i < r.groups_count; i++)
-        add_group(&r, &r.groups[i], &all);
+    for (int ietf = 1; ietf >= 0; ietf--) /* newest dialect first */
+        for (size_t i = 0; i < r.groups_count; i++)
+            if ((r.groups[i].key[0] == 0) == (ietf == 1))
+                add_group(&r, &r.groups[i], &all);
     add_call_limit(&r, &all);
-    const struct window *w = choose(&all);
-    if (w) {
-        out->dialect = dialect_text[w->dialect];
-        out->has_limit = w->has_limit;
-        out->limit_count = w->has_limit ? w->limit_count : 0;
-        out->has_remaining = w->has_remaining;
-        out->remaining_count = w->has_remaining ? w->remaining_count : 0;
-        out->has_window = w->has_window;
-        out->window_ms = w->has_window ? w->window_ms : 0;
-        out->has_reset = w->has_reset;
-        if (w->has_reset)
-            place(&r, &w->reset, received_unix_ms, skew_limit_ms, &out->reset_unix_ms, &out->reset_in_ms);
+    const struct window *best = choose(&all);
+    if (best) {
+        struct window whole = complete(&all, best);
+        tell_window(&r, &whole, received_unix_ms, skew_limit_ms, out);
     }
-    const struct spw_instant *retry = r.has_retry ? &r.retry : r.has_vendor_retry ? &r.vendor_retry : NULL;
-    /* A refusal without Retry-After means: come back at the reset. 403 is how some refuse for the rate. */
-    if (!retry && (status == 429 || status == 403) && out->has_reset)
-        retry = &w->reset;
-    if (retry) {
-        out->has_retry = true;
-        place(&r, retry, received_unix_ms, skew_limit_ms, &out->retry_unix_ms, &out->retry_in_ms);
-    }
+    tell_retry(&r, status, received_unix_ms, skew_limit_ms, out);
 }
 
 void spw_headers_read(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,

@@ -11,6 +11,7 @@
 #define EPOCH_S_FROM    1000000000       /* 2001; a span of 31 years is no rate limit */
 #define EPOCH_MS_FROM   1000000000000    /* the same instant in ms */
 #define MS_PER_S        1000
+#define US_PER_MS       1000
 #define TWO_DIGIT_PIVOT 70 /* rfc850 years: 70..99 are 19xx */
 
 static bool is_digit(char c)
@@ -26,12 +27,17 @@ static bool is_alpha(char c)
 /* Fields of a date as found; -1 = not found yet. */
 struct date {
     int year, month, day, hour, minute, second;
-    int64_t fraction_ms;
+    int64_t fraction_us;
     int zone_minutes;
     bool has_time;
 };
 
-static bool to_unix_ms(const struct date *d, int64_t *out)
+static int64_t us_to_ms(int64_t us)
+{
+    return us / US_PER_MS + (us % US_PER_MS != 0);
+}
+
+static bool to_unix_us(const struct date *d, int64_t *out)
 {
     if (d->year < 1970 || d->year > 9999 || d->month < 1 || d->month > 12 || d->day < 1 || d->day > 31 ||
         !d->has_time || d->hour > 23 || d->minute > 59 || d->second > 60)
@@ -45,10 +51,10 @@ static bool to_unix_ms(const struct date *d, int64_t *out)
     time_t unix_s = timegm(&tm); /* never mktime: that reads the local zone */
     if (d->second < 60 && (tm.tm_mday != d->day || tm.tm_mon != d->month - 1))
         return false; /* 31 February */
-    int64_t ms = (int64_t)unix_s * MS_PER_S + d->fraction_ms - (int64_t)d->zone_minutes * 60 * MS_PER_S;
-    if (ms < 0)
+    int64_t us = ((int64_t)unix_s - (int64_t)d->zone_minutes * 60) * MS_PER_S * US_PER_MS + d->fraction_us;
+    if (us < 0)
         return false;
-    *out = ms;
+    *out = us;
     return true;
 }
 
@@ -79,10 +85,10 @@ static bool take_time(const char **p, const char *end, struct date *d)
         q++;
         while (q < end && is_digit(*q))
             q++;
-        int64_t ms;
-        if (spw_decimal_parse(start, (size_t)(q - start), 3, SPW_DECIMAL_UP, &ms) == SPW_DECIMAL_BAD)
+        int64_t us;
+        if (spw_decimal_parse(start, (size_t)(q - start), 6, SPW_DECIMAL_UP, &us) == SPW_DECIMAL_BAD)
             return false;
-        d->fraction_ms = ms - (int64_t)(*start - '0') * MS_PER_S;
+        d->fraction_us = us - (int64_t)(*start - '0') * MS_PER_S * US_PER_MS;
     }
     if (q < end && is_digit(*q))
         return false;
@@ -111,7 +117,7 @@ static bool take_offset(const char **p, const char *end, struct date *d)
 }
 
 /* "2026-10-09T12:35:00.123456Z", also with a blank for the T and with an offset. */
-static bool parse_rfc3339(const char *p, const char *end, int64_t *unix_ms)
+static bool parse_rfc3339(const char *p, const char *end, int64_t *unix_us)
 {
     struct date d = {0};
     if (take_digits(p, end, 4, &d.year) != 4 || p + 4 >= end || p[4] != '-' ||
@@ -126,7 +132,7 @@ static bool parse_rfc3339(const char *p, const char *end, int64_t *unix_ms)
         p++;
     else if ((*p != '+' && *p != '-') || !take_offset(&p, end, &d))
         return false;
-    return p == end && to_unix_ms(&d, unix_ms);
+    return p == end && to_unix_us(&d, unix_us);
 }
 
 static int month_of(const char *word, size_t bytes)
@@ -205,7 +211,7 @@ static bool take_date_part(const char **p, const char *end, struct date *d)
 
 /* IMF-fixdate, rfc850, asctime and JavaScript's Date text: words and numbers in an order that leaves no doubt,
  * since the first number is always the day. */
-static bool parse_words(const char *p, const char *end, int64_t *unix_ms)
+static bool parse_words(const char *p, const char *end, int64_t *unix_us)
 {
     struct date d = {.year = -1, .month = -1, .day = -1};
     const char *comment = memchr(p, '(', (size_t)(end - p)); /* "(Central European Standard Time)" */
@@ -214,21 +220,30 @@ static bool parse_words(const char *p, const char *end, int64_t *unix_ms)
     while (p < end)
         if (!take_date_part(&p, end, &d))
             return false;
-    return to_unix_ms(&d, unix_ms);
+    return to_unix_us(&d, unix_us);
+}
+
+static bool parse_date(const char *text, size_t bytes, int64_t *unix_us)
+{
+    if (bytes < 19 || bytes > TEXT_MAX_BYTES)
+        return false;
+    return is_digit(text[0]) ? parse_rfc3339(text, text + bytes, unix_us)
+                             : parse_words(text, text + bytes, unix_us);
 }
 
 bool spw_instant_parse_date(const char *text, size_t bytes, int64_t *unix_ms)
 {
-    if (bytes < 19 || bytes > TEXT_MAX_BYTES)
+    int64_t unix_us;
+    if (!parse_date(text, bytes, &unix_us))
         return false;
-    return is_digit(text[0]) ? parse_rfc3339(text, text + bytes, unix_ms)
-                             : parse_words(text, text + bytes, unix_ms);
+    *unix_ms = us_to_ms(unix_us);
+    return true;
 }
 
 /* "12ms", "6m0s", "1h2m3.5s", "600s": Go's duration text, without sign. */
-static bool parse_duration(const char *p, const char *end, int64_t *ms)
+static bool parse_duration(const char *p, const char *end, int64_t *us)
 {
-    int64_t total = 0;
+    int64_t total_us = 0;
     while (p < end) {
         const char *number = p;
         while (p < end && (is_digit(*p) || *p == '.'))
@@ -242,31 +257,34 @@ static bool parse_duration(const char *p, const char *end, int64_t *ms)
         if (number_bytes == 0 || number_bytes > 12 ||
             spw_decimal_parse(number, number_bytes, 6, SPW_DECIMAL_UP, &micro) == SPW_DECIMAL_BAD)
             return false;
-        int64_t unit_ms = 0;
+        int64_t unit_ns = 0;
         if (unit_bytes == 1 && *unit == 'h')
-            unit_ms = 3600000;
+            unit_ns = INT64_C(3600000000000);
         else if (unit_bytes == 1 && *unit == 'm')
-            unit_ms = 60000;
+            unit_ns = INT64_C(60000000000);
         else if (unit_bytes == 1 && *unit == 's')
-            unit_ms = 1000;
+            unit_ns = 1000000000;
         else if (unit_bytes == 2 && memcmp(unit, "ms", 2) == 0)
-            unit_ms = 1;
-        else if (!(unit_bytes == 2 && (memcmp(unit, "us", 2) == 0 || memcmp(unit, "ns", 2) == 0)) &&
-                 !(unit_bytes == 3 && memcmp(unit, "\xc2\xb5s", 3) == 0))
+            unit_ns = 1000000;
+        else if ((unit_bytes == 2 && memcmp(unit, "us", 2) == 0) ||
+                 (unit_bytes == 3 && memcmp(unit, "\xc2\xb5s", 3) == 0))
+            unit_ns = 1000;
+        else if (unit_bytes == 2 && memcmp(unit, "ns", 2) == 0)
+            unit_ns = 1;
+        else
             return false;
-        spw_wide part =
-            unit_ms ? ((spw_wide)micro * unit_ms + 999999) / 1000000 : 1; /* below a ms counts as one */
-        if (part > NUMBER_MAX || total > NUMBER_MAX)
+        spw_wide part_us = ((spw_wide)micro * unit_ns + 999999999) / 1000000000; /* rounded up */
+        if (part_us > (spw_wide)NUMBER_MAX * US_PER_MS || total_us > NUMBER_MAX * US_PER_MS)
             return false;
-        total += (int64_t)part;
+        total_us += (int64_t)part_us;
     }
-    *ms = total;
+    *us = total_us;
     return true;
 }
 
 static bool parse_number(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out)
 {
-    int64_t whole, milli;
+    int64_t whole, micro;
     if (text[0] == '-' || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_UP, &whole) == SPW_DECIMAL_BAD ||
         whole >= NUMBER_MAX)
         return false;
@@ -274,15 +292,14 @@ static bool parse_number(const char *text, size_t bytes, enum spw_reset_unit uni
         unit = whole >= EPOCH_MS_FROM  ? SPW_RESET_EPOCH_MS
                : whole >= EPOCH_S_FROM ? SPW_RESET_EPOCH_S
                                        : SPW_RESET_DELTA_S;
-    out->is_span = unit == SPW_RESET_DELTA_S || unit == SPW_RESET_DELTA_MS;
-    if (unit == SPW_RESET_DELTA_MS || unit == SPW_RESET_EPOCH_MS) {
-        out->ms = whole;
-        return true;
-    }
-    if (whole >= EPOCH_MS_FROM ||
-        spw_decimal_parse(text, bytes, 3, SPW_DECIMAL_UP, &milli) == SPW_DECIMAL_BAD)
+    bool is_ms = unit == SPW_RESET_DELTA_MS || unit == SPW_RESET_EPOCH_MS;
+    if (!is_ms && whole >= EPOCH_MS_FROM)
         return false;
-    out->ms = milli;
+    if (spw_decimal_parse(text, bytes, is_ms ? 3 : 6, SPW_DECIMAL_UP, &micro) == SPW_DECIMAL_BAD)
+        return false;
+    out->is_span = unit == SPW_RESET_DELTA_S || unit == SPW_RESET_DELTA_MS;
+    out->us = micro;
+    out->ms = us_to_ms(micro);
     return true;
 }
 
@@ -292,16 +309,12 @@ bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit,
         return false;
     if (parse_number(text, bytes, unit, out))
         return true;
-    int64_t ms;
-    if (is_digit(text[0]) && parse_duration(text, text + bytes, &ms)) {
-        out->is_span = true;
-        out->ms = ms;
-        return true;
-    }
-    if (spw_instant_parse_date(text, bytes, &ms)) {
-        out->is_span = false;
-        out->ms = ms;
-        return true;
-    }
-    return false;
+    int64_t us;
+    bool is_span = is_digit(text[0]) && parse_duration(text, text + bytes, &us);
+    if (!is_span && !parse_date(text, bytes, &us))
+        return false;
+    out->is_span = is_span;
+    out->us = us;
+    out->ms = us_to_ms(us);
+    return true;
 }

@@ -15,6 +15,7 @@
 struct spw_instant {
     bool is_span; /* ms counts from now; otherwise from 1970 */
     int64_t ms;   /* rounded up, never below zero */
+    int64_t us;   /* the same in millionths of a second, rounded up */
 };
 
 /* false: not understood (then *out is untouched). */

@@ -1,5 +1,4 @@
-/* test_headers.c: the reader of rate-limit headers against samples of every dialect seen in public documents, captures
- * and drafts. The numbers are the samples' own; a gap in them is a sample that says nothing new. */
+/* test_headers.c: the reader of rate-limit headers against the samples in tests/data/headers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "sidecar/provider/decimal.h"
 #include "sidecar/provider/provider.h"
@@ -19,208 +19,78 @@
 #define N_MS INT64_C(1700000000000) /* receipt, unless the row says otherwise */
 #define NO   INT64_C(-1)            /* must be unknown */
 
-struct vector {
-    const char *number;
-    const char *headers;
-    int64_t limit, remaining, reset_unix_ms, window_ms, retry_unix_ms;
-    uint32_t status;     /* 0 = 200 */
-    int64_t received_ms; /* 0 = N_MS */
-    enum spw_reset_unit unit;
-};
-
-static const struct vector vectors[] = {
-    {"1 refused with remaining above 0",
-     "Date: Mon, 13 Jun 2022 11:48:53 GMT\r\nX-RateLimit-Limit: 30\r\nX-RateLimit-Remaining: 14\r\n"
-     "X-RateLimit-Reset: 1655120964\r\nX-RateLimit-Used: 16\r\n",
-     30, 14, 1655120964000, NO, 1655120964000, 403, 1655120933400, 0},
-    {"2 x-rate-limit",
-     "x-rate-limit-limit: 900\r\nx-rate-limit-remaining: 847\r\nx-rate-limit-reset: 1705420800\r\n", 900, 847,
-     1705420800000, NO, NO, 0, 0, 0},
-    {"4 float epoch and float span",
-     "X-RateLimit-Limit: 50\r\nX-RateLimit-Remaining: 47\r\nX-RateLimit-Reset: 1740249601.000\r\n"
-     "X-RateLimit-Reset-After: 0.850\r\n",
-     50, 47, N_MS + 850, NO, NO, 0, 0, 0},
-    {"5 float span, not 1970",
-     "x-ratelimit-limit: 30\r\nx-ratelimit-remaining: 29\r\nx-ratelimit-reset: 1.0\r\n", 30, 29, N_MS + 1000,
-     NO, NO, 0, 0, 0},
-    {"7 -Ms, weekday of Date wrong",
-     "Date: Mon, 03 Feb 2017 20:36:00 GMT\r\nX-Rate-Limit-Time-Reset-Ms: 15000\r\n", NO, NO, 1486154175000,
-     NO, 1486154175000, 429, 1486154160200, 0},
-    {"8 unit override",
-     "X-Rate-Limit-Limit: 10000\r\nX-Rate-Limit-Remaining: 0\r\nX-Rate-Limit-Reset: 600000\r\n", 10000, 0,
-     N_MS + 600000, NO, N_MS + 600000, 429, 0, SPW_RESET_DELTA_MS},
-    {"8 without override",
-     "X-Rate-Limit-Limit: 10000\r\nX-Rate-Limit-Remaining: 0\r\nX-Rate-Limit-Reset: 600000\r\n", 10000, 0,
-     N_MS + 600000000, NO, N_MS + 600000000, 429, 0, 0},
-    {"10 two policies",
-     "x-ratelimit-limit: 10, 10;w=1, 100;w=60\r\nx-ratelimit-remaining: 2\r\nx-ratelimit-reset: 1\r\n", 10, 2,
-     N_MS + 1000, 1000, NO, 0, 0, 0},
-    {"11 duplicate policy alone", "x-ratelimit-limit: 10, 10;w=1, 10;w=1\r\n", 10, NO, NO, 1000, NO, 0, 0, 0},
-    {"13 mixed case", "RateLimit-Limit: 100, 100;w=60\r\nRatelimit-Remaining: 99\r\nRatelimit-Reset: 50\r\n",
-     100, 99, N_MS + 50000, 60000, NO, 0, 0, 0},
-    {"14 policy of another quota",
-     "RateLimit-Limit: 10, 100;w=60\r\nRateLimit-Remaining: 9\r\nRateLimit-Reset: 50\r\n", 10, 9,
-     N_MS + 50000, NO, NO, 0, 0, 0},
-    {"16 limit 0",
-     "RateLimit-Limit: 0\r\nRateLimit-Policy: 15;w=20\r\nRateLimit-Remaining: 0\r\nRateLimit-Reset: 20\r\n",
-     0, 0, N_MS + 20000, NO, NO, 0, 0, 0},
-    {"17 HTTP-date",
-     "Date: Mon, 05 Aug 2019 09:27:00 GMT\r\nRetry-After: Mon, 05 Aug 2019 09:27:05 GMT\r\nRateLimit-Reset: "
-     "5\r\n"
-     "RateLimit-Limit: 100\r\nRatelimit-Remaining: 0\r\n",
-     100, 0, 1564997225000, NO, 1564997225000, 429, 1564997220300, 0},
-    {"19 draft 7", "RateLimit: limit=100, remaining=50, reset=5\r\nRateLimit-Policy: 100;w=10\r\n", 100, 50,
-     N_MS + 5000, 10000, NO, 0, 0, 0},
-    {"20 absent remaining is not 0", "RateLimit: limit=10, reset=1\r\n", 10, NO, N_MS + 1000, NO, NO, 0, 0,
-     0},
-    {"22 no t, with pk", "RateLimit: \"default\";r=999;pk=:dHJpYWwxMjEzMjM=:\r\n", NO, 999, NO, NO, NO, 0, 0,
-     0},
-    {"23 two windows",
-     "RateLimit-Policy: \"burst\";q=10;w=10, \"daily\";q=5000;w=86400\r\n"
-     "RateLimit: \"burst\";r=8;t=1, \"daily\";r=4998;t=69076\r\n",
-     10, 8, N_MS + 1000, 10000, NO, 0, 0, 0},
-    {"25 names that do not join",
-     "Ratelimit: \"default\";r=50;t=30\r\nRatelimit-Policy: \"burst\";q=100;w=60\r\n", NO, 50, N_MS + 30000,
-     NO, NO, 0, 0, 0},
-    {"26 blank after semicolon",
-     "RateLimit: \"100-in-15min\"; r=99; t=900\r\n"
-     "RateLimit-Policy: \"100-in-15min\"; q=100; w=900; pk=:YWJjZGVmMDEyMzQ1:\r\n",
-     100, 99, N_MS + 900000, 900000, NO, 0, 0, 0},
-    {"28 policy only", "Ratelimit-Policy: \"project.create.user\";q=4;w=86400;pk=:user:\r\n", 4, NO, NO,
-     86400000, NO, 0, 0, 0},
-    {"29 pk of the wrong type",
-     "RateLimit-Policy: \"free-user\";q=10;w=60;pk=\"user-12345\"\r\nRateLimit: "
-     "\"free-user\";r=7;t=45;pk=\"user-12345\"\r\n",
-     10, 7, N_MS + 45000, 60000, NO, 0, 0, 0},
-    {"31 call limit, float Retry-After", "X-Shopify-Shop-Api-Call-Limit: 40/40\r\nRetry-After: 2.0\r\n", 40,
-     0, NO, NO, N_MS + 2000, 429, 0, 0},
-    {"32 vendor family with three windows",
-     "x-hubspot-ratelimit-daily: 250000\r\nx-hubspot-ratelimit-daily-remaining: 249998\r\n"
-     "x-hubspot-ratelimit-interval-milliseconds: 10000\r\nx-hubspot-ratelimit-max: 100\r\n"
-     "x-hubspot-ratelimit-remaining: 98\r\nx-hubspot-ratelimit-secondly: "
-     "10\r\nx-hubspot-ratelimit-secondly-remaining: 9\r\n",
-     10, 9, NO, 1000, NO, 0, 0, 0},
-    {"32 the interval's own window when it governs",
-     "x-hubspot-ratelimit-interval-milliseconds: 10000\r\nx-hubspot-ratelimit-max: 100\r\n"
-     "x-hubspot-ratelimit-remaining: 1\r\nx-hubspot-ratelimit-secondly: "
-     "10\r\nx-hubspot-ratelimit-secondly-remaining: 9\r\n",
-     100, 1, NO, 10000, NO, 0, 0, 0},
-    {"34 Go duration 12ms",
-     "x-ratelimit-limit-requests: 5000\r\nx-ratelimit-remaining-requests: "
-     "4999\r\nx-ratelimit-reset-requests: 12ms\r\n",
-     5000, 4999, N_MS + 12, NO, NO, 0, 0, 0},
-    {"34 Go duration 1s",
-     "x-ratelimit-limit-requests: 5000\r\nx-ratelimit-remaining-requests: "
-     "4999\r\nx-ratelimit-reset-requests: 1s\r\n",
-     5000, 4999, N_MS + 1000, NO, NO, 0, 0, 0},
-    {"34 Go duration 6m0s",
-     "x-ratelimit-limit-requests: 5000\r\nx-ratelimit-remaining-requests: "
-     "4999\r\nx-ratelimit-reset-requests: 6m0s\r\n",
-     5000, 4999, N_MS + 360000, NO, NO, 0, 0, 0},
-    {"35 sentinel -1",
-     "x-ratelimit-limit-tokens: -1\r\nx-ratelimit-remaining-tokens: -1\r\nx-ratelimit-reset-tokens: 0\r\n",
-     NO, NO, NO, NO, NO, 0, 0, 0},
-    {"35 the same sentinel for requests",
-     "x-ratelimit-limit: -1\r\nx-ratelimit-remaining: -1\r\nx-ratelimit-reset: 0\r\n", NO, NO, NO, NO, NO, 0,
-     0, 0},
-    {"37 microseconds, rounded up",
-     "X-RateLimit-Limit: 300\r\nX-RateLimit-Remaining: 299\r\nX-RateLimit-Reset: "
-     "2026-10-09T12:35:00.123456Z\r\n",
-     300, 299, 1791549300124, NO, NO, 0, 0, 0},
-    {"38 JavaScript date",
-     "Retry-After: 2\r\nX-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 7\r\n"
-     "X-RateLimit-Reset: Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)\r\n",
-     20, 7, 1613462562000, NO, N_MS + 2000, 0, 0, 0},
-    {"40 Retry-After wins", "X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 1.5\r\nRetry-After: 2\r\n", NO, 0,
-     N_MS + 1500, NO, N_MS + 2000, 429, 0, 0},
-    {"41 two dots", "x-ratelimit-reset: 1.5.5\r\n", NO, NO, NO, NO, NO, 429, 0, 0},
-    {"41 too many digits", "x-ratelimit-reset: 99999999999999999999999\r\n", NO, NO, NO, NO, NO, 429, 0, 0},
-    {"43 a 429 that says nothing",
-     "Date: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Type: application/json\r\n", NO, NO, NO, NO, NO, 429, 0,
-     0},
-    {"44 a success that says nothing",
-     "HTTP/1.1 200 OK\r\ndate: Thu, 09 Oct 2025 10:00:00 GMT\r\ncontent-type: "
-     "application/json\r\ncontent-length: 812\r\n"
-     "x-request-id: 7\r\nlink: </schemas/Carts.json>; rel=\"describedBy\"\r\n",
-     NO, NO, NO, NO, NO, 0, 0, 0},
-    {"46 list over two lines", "RateLimit: \"a\";r=5;t=9\r\nRateLimit: \"b\";r=1;t=3\r\n", NO, 1, N_MS + 3000,
-     NO, NO, 0, 0, 0},
-    {"47 epoch milliseconds", "X-RateLimit-Reset: 1700000060000\r\n", NO, NO, 1700000060000, NO, NO, 0, 0, 0},
-    {"R5 empty", "X-RateLimit-Limit: \r\nX-RateLimit-Remaining:\r\nRetry-After: \r\n", NO, NO, NO, NO, NO,
-     429, 0, 0},
-    {"R5 hexadecimal, exponent, sign, word",
-     "X-RateLimit-Limit: 0x10\r\nX-RateLimit-Remaining: 1e3\r\nRetry-After: +5\r\n"
-     "X-RateLimit-Reset: soon\r\n",
-     NO, NO, NO, NO, NO, 429, 0, 0},
-    {"R9 used without remaining", "X-RateLimit-Limit: 30\r\nX-RateLimit-Used: 12\r\n", 30, 18, NO, NO, NO, 0,
-     0, 0},
-    {"R9 used above the limit", "X-RateLimit-Limit: 30\r\nX-RateLimit-Used: 31\r\n", 30, 0, NO, NO, NO, 0, 0,
-     0},
-    {"minute and hour of one gateway",
-     "X-RateLimit-Limit-Minute: 20\r\nX-RateLimit-Remaining-Minute: 19\r\nX-RateLimit-Limit-Hour: 500\r\n"
-     "X-RateLimit-Remaining-Hour: 3\r\n",
-     500, 3, NO, 3600000, NO, 0, 0, 0},
-    {"bare name and window size",
-     "X-RateLimit: 100\r\nX-RateLimit-Remaining: 42\r\nX-RateLimit-Window-Size: 600s\r\n", 100, 42, NO,
-     600000, NO, 0, 0, 0},
-    {"vendor Retry-After below the standard one", "X-RateLimit-Retry-After: 7\r\nRetry-After: 3\r\n", NO, NO,
-     NO, NO, N_MS + 3000, 429, 0, 0},
-    {"vendor Retry-After alone", "X-RateLimit-Retry-After: 7\r\n", NO, NO, NO, NO, N_MS + 7000, 429, 0, 0},
-    {"Retry-After twice: the longer", "Retry-After: 2\r\nRetry-After: 9\r\n", NO, NO, NO, NO, N_MS + 9000,
-     429, 0, 0},
-    {"Retry-After in ms", "retry-after-ms: 1250\r\n", NO, NO, NO, NO, N_MS + 1250, 429, 0, 0},
-    {"quota unit of bytes",
-     "RateLimit-Policy: \"b\";q=65535;qu=\"content-bytes\";w=10\r\nRateLimit: \"b\";r=100;t=3\r\n", NO, NO,
-     NO, NO, NO, 0, 0, 0},
-    {"trailing comma is malformed", "RateLimit: \"a\";r=5;t=9,\r\n", NO, NO, NO, NO, NO, 0, 0, 0},
-    {"the newest dialect is believed",
-     "X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 1\r\nRateLimit: \"d\";r=60;t=5\r\n", NO, 60,
-     N_MS + 5000, NO, NO, 0, 0, 0},
-    {"rfc850", "Retry-After: Tuesday, 14-Nov-23 22:13:25 GMT\r\n", NO, NO, NO, NO, N_MS + 5000, 429, 0, 0},
-    {"asctime", "Retry-After: Tue Nov 14 22:13:25 2023\r\n", NO, NO, NO, NO, N_MS + 5000, 429, 0, 0},
-    {"a zone by name is not guessed", "Retry-After: Tue, 14 Nov 2023 22:13:25 PST\r\n", NO, NO, NO, NO, NO,
-     429, 0, 0},
-    {"31 February", "Retry-After: Fri, 31 Feb 2023 22:13:25 GMT\r\n", NO, NO, NO, NO, NO, 429, 0, 0},
-    {"RFC 3339 with offset", "X-RateLimit-Reset: 2023-11-14T23:13:25+01:00\r\n", NO, NO, N_MS + 5000, NO, NO,
-     0, 0, 0},
-    {"from a cache", "Age: 40\r\nX-RateLimit-Limit: 10\r\nX-RateLimit-Remaining: 0\r\nRetry-After: 5\r\n", NO,
-     NO, NO, NO, NO, 200, 0, 0},
-    {"HDR-H4 a two lines",
-     "X-RateLimit-Remaining: 0\r\nX-RateLimit-Remaining: 4821\r\nX-RateLimit-Reset: 12\r\n"
-     "X-RateLimit-Reset: 41000\r\n",
-     NO, 0, N_MS + 12000, NO, N_MS + 12000, 429, 0, 0},
-    {"HDR-H4 b one line", "X-RateLimit-Remaining: 0, 4821\r\nX-RateLimit-Reset: 12, 41000\r\n", NO, 0,
-     N_MS + 12000, NO, N_MS + 12000, 429, 0, 0},
-    {"HDR-H4 lower case",
-     "x-ratelimit-remaining: 0\nx-ratelimit-remaining: 4821\nx-ratelimit-reset: 12\nx-ratelimit-reset: 41000",
-     NO, 0, N_MS + 12000, NO, N_MS + 12000, 429, 0, 0},
-    {"HDR-H4 unpaired waits longer", "x-ratelimit-remaining: 0, 4821\r\nx-ratelimit-reset: 12, 41000, 90\r\n",
-     NO, 0, N_MS + 41000000, NO, N_MS + 41000000, 429, 0, 0},
-};
-
-static void expect(const char *number, const char *what, bool has, int64_t value, int64_t wanted)
+static void expect(const char *name, const char *key, const json_t *vector, unsigned scale, bool has,
+                   int64_t value)
 {
-    int64_t shown = has ? value : NO;
-    if (shown != wanted)
-        fail_msg("vector %s: %s is %lld, wanted %lld (-1 = unknown)", number, what, (long long)shown,
-                 (long long)wanted);
+    const json_t *wanted = json_object_get(vector, key);
+    int64_t number = NO;
+    char text[64];
+    if (json_is_string(wanted)) /* more digits than a double carries */
+        snprintf(text, sizeof text, "%s", json_string_value(wanted));
+    else
+        snprintf(text, sizeof text, "%.6f", json_number_value(wanted));
+    if (!json_is_null(wanted) &&
+        spw_decimal_parse(text, strlen(text), scale, SPW_DECIMAL_HALF_UP, &number) == SPW_DECIMAL_BAD)
+        fail_msg("vector %s: %s is no number", name, key);
+    if ((has ? value : NO) != number)
+        fail_msg("vector %s: %s is %lld, wanted %lld (-1 = unknown)", name, key,
+                 (long long)(has ? value : NO), (long long)number);
+}
+
+static enum spw_reset_unit unit_of(const json_t *vector)
+{
+    static const char *const words[] = {"auto", "delta_s", "delta_ms", "epoch_s", "epoch_ms"};
+    const char *unit = json_string_value(json_object_get(vector, "reset_unit"));
+    for (int i = 0; unit && i < 5; i++)
+        if (strcmp(unit, words[i]) == 0)
+            return (enum spw_reset_unit)i;
+    assert_null(unit);
+    return SPW_RESET_AUTO;
+}
+
+static void check_vector(const json_t *v, const char *line_end)
+{
+    const char *name = json_string_value(json_object_get(v, "name"));
+    const json_t *now = json_object_get(v, "now"), *line;
+    struct spw_headers_options options = {.reset_unit = unit_of(v)};
+    struct spw_rate_signals s;
+    char headers[2048] = "";
+    size_t i;
+    json_array_foreach(json_object_get(v, "headers"), i, line)
+    {
+        strcat(headers, json_string_value(line));
+        strcat(headers, line_end);
+    }
+    spw_headers_read_as(headers, strlen(headers), (uint32_t)json_integer_value(json_object_get(v, "status")),
+                        now ? (int64_t)(json_number_value(now) * 1000) : N_MS, &options, &s);
+    expect(name, "limit", v, 0, s.has_limit, (int64_t)s.limit_count);
+    expect(name, "remaining", v, 0, s.has_remaining, (int64_t)s.remaining_count);
+    expect(name, "reset_at", v, 6, s.has_reset, s.reset_unix_us);
+    expect(name, "window_s", v, 3, s.has_window, (int64_t)s.window_ms);
+    expect(name, "retry_at", v, 6, s.has_retry, s.retry_unix_us);
+    /* The instants in ms are the same, rounded up; each value has its rule, and only then. */
+    assert_int_equal(s.reset_unix_ms, (s.reset_unix_us + 999) / 1000);
+    assert_int_equal(s.retry_unix_ms, (s.retry_unix_us + 999) / 1000);
+    assert_true(s.has_limit == (s.limit_rule[0] != 0) && s.has_remaining == (s.remaining_rule[0] != 0));
+    assert_true(s.has_reset == (s.reset_rule[0] != 0) && s.has_window == (s.window_rule[0] != 0));
+    assert_true(s.has_retry == (s.retry_rule[0] != 0));
 }
 
 static void test_vectors(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        const struct vector *v = &vectors[i];
-        struct spw_headers_options options = {.reset_unit = v->unit};
-        struct spw_rate_signals s;
-        spw_headers_read_as(v->headers, strlen(v->headers), v->status ? v->status : 200,
-                            v->received_ms ? v->received_ms : N_MS, &options, &s);
-        expect(v->number, "limit", s.has_limit, (int64_t)s.limit_count, v->limit);
-        expect(v->number, "remaining", s.has_remaining, (int64_t)s.remaining_count, v->remaining);
-        expect(v->number, "reset", s.has_reset, s.reset_unix_ms, v->reset_unix_ms);
-        expect(v->number, "window", s.has_window, (int64_t)s.window_ms, v->window_ms);
-        expect(v->number, "retry", s.has_retry, s.retry_unix_ms, v->retry_unix_ms);
+    json_error_t error;
+    json_t *vectors = json_load_file("tests/data/headers/vectors.json", JSON_REJECT_DUPLICATES, &error), *v;
+    size_t i;
+    if (!vectors)
+        fail_msg("vectors.json:%d: %s", error.line, error.text);
+    assert_true(json_array_size(vectors) > 90);
+    json_array_foreach(vectors, i, v)
+    {
+        check_vector(v, "\r\n");
+        check_vector(v, "\n");
     }
+    json_decref(vectors);
 }
 
 static struct spw_rate_signals read_at(const char *headers, uint32_t status, int64_t received_ms)
