@@ -46,7 +46,7 @@ void spw_replay_calls_clean_up(struct spw_replay_calls *calls)
 
 struct spw_replay_call *spw_replay_calls_find(struct spw_replay_calls *calls, const char *id)
 {
-    struct spw_replay_call *call = calls->buckets[bucket_of(calls, id)];
+    struct spw_replay_call *call = calls->buckets[bucket_of(calls, id)].first;
     while (call && strcmp(call->id, id) != 0)
         call = call->next_in_bucket;
     return call;
@@ -59,16 +59,16 @@ struct spw_replay_call *spw_replay_calls_oldest(struct spw_replay_calls *calls, 
 
 static void put_in_bucket(struct spw_replay_calls *calls, struct spw_replay_call *call)
 {
-    struct spw_replay_call **bucket = &calls->buckets[bucket_of(calls, call->id)];
-    call->next_in_bucket = *bucket;
-    *bucket = call;
+    struct spw_replay_bucket *bucket = &calls->buckets[bucket_of(calls, call->id)];
+    call->next_in_bucket = bucket->first;
+    bucket->first = call;
 }
 
 /* Twice the buckets; without memory for them the chains only get longer. */
 static void grow(struct spw_replay_calls *calls)
 {
     struct spw_replay_call *call;
-    struct spw_replay_call **buckets = calloc(calls->buckets_count * 2, sizeof calls->buckets[0]);
+    struct spw_replay_bucket *buckets = calloc(calls->buckets_count * 2, sizeof calls->buckets[0]);
     if (!buckets)
         return;
     free(calls->buckets);
@@ -105,7 +105,7 @@ struct spw_replay_call *spw_replay_calls_add(struct spw_replay_calls *calls, con
 
 void spw_replay_calls_remove(struct spw_replay_calls *calls, struct spw_replay_call *call)
 {
-    struct spw_replay_call **at = &calls->buckets[bucket_of(calls, call->id)];
+    struct spw_replay_call **at = &calls->buckets[bucket_of(calls, call->id)].first;
     while (*at != call)
         at = &(*at)->next_in_bucket;
     *at = call->next_in_bucket;

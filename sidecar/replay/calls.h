@@ -30,10 +30,15 @@ struct spw_replay_account_calls {
     uint64_t count;
 };
 
+/* Calls whose ids have the same hash. */
+struct spw_replay_bucket {
+    struct spw_replay_call *first;
+};
+
 struct spw_replay_calls {
     struct spw_replay_call_list all;
     struct spw_replay_account_calls *accounts;
-    struct spw_replay_call **buckets;
+    struct spw_replay_bucket *buckets;
     size_t buckets_count, count;
     struct spw_replay_call *spare; /* to be used again, by next_in_bucket */
 };

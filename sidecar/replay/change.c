@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum spw_status bad_setting(const char *name, const char *how, struct spw_error *err)
-{
-    return spw_error_set(err, SPW_STATUS_INVALID, "breaker.%s: write %s", name, how);
-}
-
 static bool whole(const json_t *value, uint32_t *out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > UINT32_MAX)
@@ -52,32 +47,51 @@ static bool mode(const char *text, enum spw_breaker_mode *out)
     return false;
 }
 
+static bool percent(const char *text, uint32_t *out_ppm)
+{
+    struct spw_error ignored;
+    return text && spw_parse_percent_ppm(text, out_ppm, &ignored) == SPW_STATUS_OK;
+}
+
+static enum spw_status take_setting(const char *name, const json_t *value, struct spw_conf_breaker *out,
+                                    struct spw_error *err)
+{
+    const char *text = json_string_value(value), *how = NULL;
+    bool ok = true;
+    if (strcmp(name, "consecutive_429") == 0 || strcmp(name, "minimum") == 0) {
+        how = "a whole number";
+        ok = whole(value, *name == 'c' ? &out->consecutive_429_count : &out->minimum_count);
+    } else if (strcmp(name, "ratio_429") == 0) {
+        how = "a percent as \"20%\"";
+        ok = percent(text, &out->ratio_429_ppm);
+    } else if (strcmp(name, "window") == 0) {
+        how = "a duration as \"10s\"";
+        ok = span_ms(text, &out->window_ms);
+    } else if (strcmp(name, "cooldown") == 0) {
+        how = "two durations as \"30s..60s\"";
+        ok = cooldown(text, out);
+    } else if (strcmp(name, "mode") == 0) {
+        how = "\"enforce\", \"observe\" or \"disabled\"";
+        ok = mode(text, &out->mode);
+    }
+    if (!how)
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "breaker.%.40s: is not known: consecutive_429, ratio_429, minimum, window, cooldown "
+            "and mode are",
+            name);
+    return ok ? SPW_STATUS_OK : spw_error_set(err, SPW_STATUS_INVALID, "breaker.%.40s: write %s", name, how);
+}
+
 static enum spw_status merge_breaker(json_t *settings, struct spw_conf_breaker *out, struct spw_error *err)
 {
     const char *name;
     json_t *value;
-    struct spw_error ignored;
     json_object_foreach(settings, name, value)
     {
-        const char *text = json_string_value(value);
-        if (strcmp(name, "consecutive_429") == 0 && !whole(value, &out->consecutive_429_count))
-            return bad_setting(name, "a whole number", err);
-        else if (strcmp(name, "minimum") == 0 && !whole(value, &out->minimum_count))
-            return bad_setting(name, "a whole number", err);
-        else if (strcmp(name, "ratio_429") == 0 &&
-                 (!text || spw_parse_percent_ppm(text, &out->ratio_429_ppm, &ignored)))
-            return bad_setting(name, "a percent as \"20%\"", err);
-        else if (strcmp(name, "window") == 0 && !span_ms(text, &out->window_ms))
-            return bad_setting(name, "a duration as \"10s\"", err);
-        else if (strcmp(name, "cooldown") == 0 && !cooldown(text, out))
-            return bad_setting(name, "two durations as \"30s..60s\"", err);
-        else if (strcmp(name, "mode") == 0 && !mode(text, &out->mode))
-            return bad_setting(name, "\"enforce\", \"observe\" or \"disabled\"", err);
-        else if (!strstr(" consecutive_429 minimum ratio_429 window cooldown mode ", name))
-            return spw_error_set(err, SPW_STATUS_INVALID,
-                                 "breaker.%.40s: is not known: consecutive_429, ratio_429, minimum, window, "
-                                 "cooldown and mode are",
-                                 name);
+        enum spw_status bad = take_setting(name, value, out, err);
+        if (bad)
+            return bad;
     }
     enum spw_status status = spw_conf_breaker_check(out, err);
     if (status)

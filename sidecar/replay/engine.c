@@ -413,7 +413,7 @@ static void release(struct spw_replay *r, struct account *a, const struct spw_re
     if (call->start_at_ns > now_of(r))
         spw_abandon(map, &call->ticket, now_of(r));
     else
-        out->breaker_changed = spw_settle(map, &call->ticket, now_of(r), &end);
+        (void)spw_settle(map, &call->ticket, now_of(r), &end);
     spw_replay_calls_remove(&r->calls, call);
 }
 
@@ -500,7 +500,7 @@ static void outcome(struct spw_replay *r, struct account *a, const struct spw_re
     }
     if (signals.has_evidence)
         spw_state_evidence_set(a->group->state, ticket.account_index, &signals.evidence);
-    out->breaker_changed = spw_settle(map, &ticket, now_ns, &signals.end);
+    (void)spw_settle(map, &ticket, now_ns, &signals.end);
     put_outcome(e, call && call->retry, kind, timeout, out);
     out->latency_ns = e->latency_ns ? e->latency_ns : call ? now_ns - ticket.taken_ns : 0;
     if (call)
@@ -545,6 +545,10 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
     if (status)
         return status;
     out->at_ns = r->at_ns;
+    if (e->op == SPW_REPLAY_ADVANCE || !a)
+        out->verdict = "advanced";
+    if (!a)
+        return SPW_STATUS_OK;
     switch (e->op) {
     case SPW_REPLAY_ACQUIRE:
     case SPW_REPLAY_PEEK:
@@ -564,9 +568,9 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
         status = spw_replay_change(a->group->state, a->conf->name, &e->change, now_of(r), &out->version, err);
         break;
     default:
-        out->verdict = "advanced";
+        break;
     }
-    if (!status && a)
+    if (!status)
         see_account(r, a, ref, out);
     return status;
 }

@@ -16,31 +16,31 @@ struct spw_replay;
 
 /* What became of one event. */
 struct spw_replay_result {
-    enum spw_replay_op op;
     uint64_t at_ns;      /* of the virtual clock */
     const char *account; /* NULL = the event names none */
-    uint32_t account_index;
-    const char *id; /* of the call; NULL = none */
+    const char *id;      /* of the call; NULL = none */
     const char *verdict;
-    bool allowed;             /* acquire, peek */
-    enum spw_fallback type;   /* the fallback this leads to; NONE = none */
-    enum spw_cause cause;     /* NONE = none */
-    uint64_t wait_ns;         /* SPW_FOREVER_NS = never */
-    bool has_start;           /* a reservation: */
-    uint64_t start_at_ns;     /* ... of the virtual clock */
-    bool observed;            /* would have been refused; observe mode let it pass */
-    bool probe;               /* this call is the breaker's probe */
-    bool remaining_known;     /* of the tightest limit that applies, after the event: */
-    uint64_t remaining_milli; /* thousandths of a token */
-    const char *breaker;      /* state after the event; NULL with no account */
-    const char *forced;       /* by hand; "" = not */
-    bool gate_shut;
+    uint64_t cost;
+    uint64_t wait_ns;     /* SPW_FOREVER_NS = never */
+    uint64_t start_at_ns; /* of a reservation, of the virtual clock */
+    uint64_t
+        remaining_milli; /* thousandths of a token, in the tightest limiter that applies, after the event */
+    const char *breaker; /* state after the event; NULL with no account */
+    const char *forced;  /* by hand; "" = not */
     uint64_t gate_until_ns; /* of the virtual clock */
     uint64_t version;       /* set: of the account's configuration */
-    uint64_t cost;
-    uint64_t latency_ns; /* outcome */
-    uint64_t open_count; /* calls open for the account after the event */
-    bool breaker_changed;
+    uint64_t latency_ns;    /* outcome */
+    uint64_t open_count;    /* calls open for the account after the event */
+    enum spw_replay_op op;
+    uint32_t account_index;
+    enum spw_fallback type; /* the fallback this leads to; NONE = none */
+    enum spw_cause cause;   /* NONE = none */
+    bool allowed;           /* acquire, peek */
+    bool has_start;         /* a reservation */
+    bool observed;          /* would have been refused; observe mode let it pass */
+    bool probe;             /* this call is the breaker's probe */
+    bool remaining_known;
+    bool gate_shut;
 };
 
 /* conf is borrowed and must be without its file's references (spw_conf_load_any). epoch_ms: the wall clock, in unix

@@ -148,7 +148,7 @@ enum spw_status spw_replay_run(struct spw_replay *replay, const struct spw_repla
 {
     struct spw_replay_lines lines = {.fd = fileno(options->in), .out = options->out};
     struct spw_replay_reader reader = {0};
-    struct spw_replay_result result;
+    struct spw_replay_result result = {0};
     enum spw_status status = SPW_STATUS_OK;
     memset(counts, 0, sizeof *counts);
     while (!status && (!options->out || !ferror(options->out)) && spw_replay_lines_next(&lines)) {

@@ -436,7 +436,7 @@ enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now
         spw_state_close(state, false);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "segment: no memory for %llu bytes: raise the memory limit",
-                             (unsigned long long)(plan.pub_bytes + plan.rw_bytes));
+                             (unsigned long long)plan.pub_bytes + plan.rw_bytes);
     }
     enum spw_status status = fill_pair(&state->map, &plan, 1, now_ns, err);
     if (status == SPW_STATUS_OK) {
