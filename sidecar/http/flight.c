@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sidecar/http/decide_internal.h"
+#include "sidecar/http/learn.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/provider/signals.h"
 
@@ -239,6 +240,7 @@ static enum spw_call_result read_answer(struct spw_flight *flight, const struct 
         flight->account->profile->read(&flight->jobs->request, response->status, response->headers,
                                        response->headers_bytes, response->body, response->body_bytes,
                                        &flight->answer);
+    spw_learn(flight->decider->options.state, &flight->jobs->request, &flight->answer, spw_wall_ms());
     *outcome = spw_answer_outcome(flight->answer.kind);
     return spw_call_result_of(response, flight->answer.kind);
 }

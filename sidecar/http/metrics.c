@@ -57,7 +57,12 @@
     X(WRITABLE, "spillway_store_writable", "gauge", "1 when the ledger's last commit went through.")         \
     X(CELLS, "spillway_cells", "gauge", "Flag cells of the segment, all and busy.")                          \
     X(ATTACHED, "spillway_attached_processes", "gauge", "Processes attached to the segment.")                \
-    X(RATES, "spillway_rate_records", "gauge", "Records of the rate table, in use and capacity.")            \
+    X(RATES, "spillway_rate_records", "gauge",                                                               \
+      "Records of the rate table and learned rates, in use and capacity.")                                   \
+    X(RATES_LEARNED, "spillway_rate_learned_total", "counter",                                               \
+      "Live answers learned from, learned rates evicted.")                                                   \
+    X(RATES_AGE, "spillway_rate_source_age_days", "gauge",                                                   \
+      "Age of each source of the rate table by its as_of.")                                                  \
     X(RATE_AGE, "spillway_rate_age_seconds", "gauge",                                                        \
       "Age of a source of the rate table since its as_of date.")                                             \
     X(BACKEND, "spillway_loop_backend", "gauge", "1 for the event loop's back-end in use.")                  \
@@ -310,6 +315,12 @@ static void rates(FILE *out, const struct spw_admin_options *s)
     begin(out, M_RATES);
     put(out, M_RATES, v.records_count, "what", "used", NULL, NULL);
     put(out, M_RATES, v.capacity_count, "what", "capacity", NULL, NULL);
+    put(out, M_RATES, v.replaced_count, "what", "replaced", NULL, NULL);
+    put(out, M_RATES, v.learned_count, "what", "learned", NULL, NULL);
+    put(out, M_RATES, v.learned_capacity_count, "what", "learned-capacity", NULL, NULL);
+    begin(out, M_RATES_LEARNED);
+    put(out, M_RATES_LEARNED, (double)v.learned_total, "what", "answers", NULL, NULL);
+    put(out, M_RATES_LEARNED, (double)v.learned_evicted_total, "what", "evicted", NULL, NULL);
     begin(out, M_RATE_AGE);
     for (uint32_t i = 0; i < v.sources_count; i++)
         put(out, M_RATE_AGE, now_s - (double)v.sources[i].as_of_day * 86400, "source", v.sources[i].name,

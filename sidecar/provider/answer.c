@@ -110,6 +110,8 @@ bool spw_answer_reader_line(struct spw_answer_reader *r, size_t index, bool taxa
     bool taxed = tax_minor != 0 || rate_ppb > 0;
     out->lines[index].taxable_minor = taxable_known ? taxable_minor : taxed ? amount_minor : 0;
     out->lines[index].tax_minor = tax_minor;
+    out->line_rates[index].known = rate_ppb > 0 || tax_minor == 0;
+    out->line_rates[index].ppb = (uint32_t)rate_ppb;
     if (__builtin_add_overflow(out->tax_minor, tax_minor, &out->tax_minor)) {
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "the taxes add up to more than an amount can be");
         return false;

@@ -88,13 +88,20 @@ enum spw_throttle {
     SPW_THROTTLE_LOCK         /* an object is in use: says nothing about limits */
 };
 
+/* The combined rate of one line as the provider states it. */
+struct spw_line_rate {
+    bool known;
+    uint32_t ppb;
+};
+
 struct spw_answer {
     enum spw_answer_kind kind;
     enum spw_throttle throttle; /* THROTTLED, BUSY */
     int64_t tax_minor;          /* sum over lines and shipping */
     uint32_t lines_count;       /* as asked: one per line, then one for shipping (also when it is 0) */
     struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
-    uint32_t jurisdictions_count; /* 0 where the provider does not split */
+    struct spw_line_rate line_rates[SPW_LINES_MAX_COUNT + 1]; /* likewise */
+    uint32_t jurisdictions_count;                             /* 0 where the provider does not split */
     struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
     uint32_t rate_ppb;                     /* combined rate of the first taxed line; 0 = not known */
     char calculation[SPW_CALLER_ID_BYTES]; /* the provider's own id of it (Stripe); "" = it has none */

@@ -67,6 +67,8 @@ static bool read_line(const struct spw_quote_request *quote, const json_t *item,
     bool taxed = rate_ppb > 0 || amount_minor > 0;
     out->lines[index].taxable_minor = taxed ? line_minor : 0;
     out->lines[index].tax_minor = amount_minor;
+    out->line_rates[index].known = true;
+    out->line_rates[index].ppb = (uint32_t)rate_ppb;
     if (__builtin_add_overflow(out->tax_minor, amount_minor, &out->tax_minor)) {
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "the taxes add up to more than an amount can be");
         return false;

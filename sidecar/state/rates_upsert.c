@@ -183,9 +183,7 @@ static bool put_record(struct spw_state *state, uint32_t half, const struct spw_
     struct spw_rate_half *h = spw_rate_half_at(map, half);
     struct chain chain;
     find_chain(map, half, record, &chain);
-    uint64_t *index = chain.exact                                  ? chain.exact
-                      : chain.first && record->valid_from_day == 0 ? chain.first
-                                                                   : NULL;
+    uint64_t *index = chain.first && record->valid_from_day == 0 ? chain.first : chain.exact;
     bool replaces = index != NULL;
     if (!index && !chain.empty)
         return false;
@@ -207,6 +205,10 @@ static bool put_record(struct spw_state *state, uint32_t half, const struct spw_
     changes[(*changes_count)++] = (struct change){index, spw_load_rlx(index)};
     /* SYNC rates: release: the record is complete before an index word names it. */
     spw_store_rel(index, spw_rate_index_word(spw_rate_hash(record->key), h->records_count - 1));
+    if (chain.exact && chain.exact != index) { /* the same place once more, behind: the same record */
+        changes[(*changes_count)++] = (struct change){chain.exact, spw_load_rlx(chain.exact)};
+        spw_store_rel(chain.exact, spw_load_rlx(index)); /* SYNC rates: release: as above */
+    }
     h->replaced_count += replaces;
     h->upserts_count++;
     return true;
