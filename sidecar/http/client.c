@@ -16,6 +16,10 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <openssl/ssl.h>
+
+#include "sidecar/http/ca_store.h"
+
 enum {
     CONNECTIONS_PER_HOST = 32,
     IDLE_CONNECTIONS_MAX = 256, /* at least as many as calls at a time, or kept connections are thrown away */
@@ -55,6 +59,7 @@ struct spw_http_call {
     uint32_t attempts;
     bool headers_complete;
     bool too_large;
+    bool calm;
     bool in_multi;
     bool finishing; /* done is being called */
     char detail[CURL_ERROR_SIZE];
@@ -67,7 +72,10 @@ struct spw_http_client {
     struct client_socket *sockets;
     struct spw_http_call *calls;
     size_t answer_max_bytes;
-    char *ca_file;
+    struct spw_ca_store *authorities; /* NULL: left to libcurl */
+    char *proxy;
+    const char *(*proxy_credentials)(void *owner, uint64_t now_ns);
+    void *proxy_owner;
     bool allow_plain_http;
     bool closing;
 };
@@ -150,6 +158,31 @@ static int on_ready(void *owner, char *remote_ip, char *local_ip, int remote_por
     return CURL_PREREQFUNC_OK;
 }
 
+/* A peer that goes away with ENHANCE_YOUR_CALM (error 11) says "too many requests" in HTTP/2's own words. libcurl tells
+ * of it nowhere but in its running commentary. */
+static int on_comment(CURL *easy, curl_infotype type, char *text, size_t bytes, void *owner)
+{
+    struct spw_http_call *call = owner;
+    (void)easy;
+    if (type == CURLINFO_TEXT && !call->calm) {
+        call->calm =
+            memmem(text, bytes, "ENHANCE_YOUR_CALM", 17) != NULL ||
+            (memmem(text, bytes, "GOAWAY", 6) != NULL && memmem(text, bytes, "error=11", 8) != NULL) ||
+            memmem(text, bytes, "err 11", 6) != NULL;
+    }
+    return 0;
+}
+
+/* The shared authorities in place of a copy parsed for this connection. */
+static CURLcode on_tls_context(CURL *easy, void *context, void *owner)
+{
+    struct spw_http_call *call = owner;
+    struct spw_http_client *client = call->client;
+    (void)easy;
+    X509_STORE *store = spw_ca_store_get(client->authorities, spw_loop_now_ns(client->loop));
+    return SSL_CTX_set1_verify_cert_store(context, store) == 1 ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
+}
+
 /* -------- the end of a call -------- */
 
 static void call_free(struct spw_http_call *call)
@@ -182,6 +215,7 @@ static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, co
         .outcome = outcome,
         .status = call->headers_complete ? (uint32_t)status : 0,
         .attempts = call->attempts,
+        .calm = call->calm && outcome != SPW_HTTP_ANSWERED,
         .headers = headers->bytes > 0 ? headers->data : "",
         .headers_bytes = headers->bytes,
         .body = has_body ? body->data : "",
@@ -482,16 +516,21 @@ static CURLcode set_policy(const struct spw_http_call *call, CURL *easy)
     CURLcode code = CURLE_OK;
     SET(CURLOPT_PROTOCOLS_STR, client->allow_plain_http ? "http,https" : "https");
     SET(CURLOPT_FOLLOWLOCATION, 0L);
-    SET(CURLOPT_PROXY, ""); /* also no proxy from the environment */
+    SET(CURLOPT_PROXY, client->proxy ? client->proxy : ""); /* never one from the environment */
+    SET(CURLOPT_NOPROXY, "");
+    SET(CURLOPT_HTTPPROXYTUNNEL, 1L);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
     SET(CURLOPT_PATH_AS_IS, 1L);
     SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(CURLOPT_SSL_VERIFYPEER, 1L);
     SET(CURLOPT_SSL_VERIFYHOST, 2L);
-    if (client->ca_file != NULL) {
-        SET(CURLOPT_CAINFO, client->ca_file);
+    if (client->authorities != NULL) {
+        SET(CURLOPT_CAINFO, NULL); /* or libcurl would parse its own first */
         SET(CURLOPT_CAPATH, NULL);
+        SET(CURLOPT_SSL_CTX_FUNCTION, on_tls_context);
+        SET(CURLOPT_SSL_CTX_DATA, (void *)call);
     }
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(CURLOPT_HTTP09_ALLOWED, 0L);
@@ -528,6 +567,13 @@ static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct
     if (request->connect_timeout_ms > 0) {
         SET(CURLOPT_CONNECTTIMEOUT_MS, milliseconds_up(request->connect_timeout_ms * 1000000U - 1));
     }
+    const struct spw_http_client *client = call->client;
+    const char *credentials =
+        client->proxy_credentials ? client->proxy_credentials(client->proxy_owner, call->sent_ns) : NULL;
+    if (credentials != NULL) {
+        SET(CURLOPT_PROXYUSERPWD, credentials);
+        SET(CURLOPT_PROXYAUTH, (long)CURLAUTH_BASIC);
+    }
     SET(CURLOPT_PRIVATE, (void *)call);
     SET(CURLOPT_ERRORBUFFER, call->detail);
     SET(CURLOPT_HEADERFUNCTION, on_header);
@@ -536,6 +582,11 @@ static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct
     SET(CURLOPT_WRITEDATA, (void *)call);
     SET(CURLOPT_PREREQFUNCTION, on_ready);
     SET(CURLOPT_PREREQDATA, (void *)call);
+    if (strncmp(request->url, "https:", 6) == 0) { /* HTTP/2 may be spoken there */
+        SET(CURLOPT_VERBOSE, 1L);
+        SET(CURLOPT_DEBUGFUNCTION, on_comment);
+        SET(CURLOPT_DEBUGDATA, (void *)call);
+    }
     return code;
 }
 
@@ -652,23 +703,22 @@ static void ignore_broken_pipes(void)
     }
 }
 
-/* The file of trusted authorities: the one asked for, or libcurl's own if it can be read; NULL leaves all to libcurl.
- * With a directory of them beside the file, as is the default, libcurl keeps no parsed copy, and each new connection
- * would hold the loop for the tens of milliseconds that parsing takes. */
-static char *choose_ca_file(const char *wanted)
+/* The trusted authorities: of the file asked for, or of libcurl's own default if it can be read. */
+static enum spw_status open_authorities(struct spw_http_client *client, const char *wanted,
+                                        struct spw_error *err)
 {
-    if (wanted != NULL) {
-        return strdup(wanted);
-    }
-    CURL *easy = curl_easy_init();
-    char *file = NULL;
+    CURL *easy = wanted == NULL ? curl_easy_init() : NULL;
+    const char *path = wanted;
     char *own = NULL;
     if (easy != NULL && curl_easy_getinfo(easy, CURLINFO_CAINFO, &own) == CURLE_OK && own != NULL &&
         access(own, R_OK) == 0) {
-        file = strdup(own);
+        path = own;
+    }
+    if (path != NULL) {
+        client->authorities = spw_ca_store_open(client->loop, path, err);
     }
     curl_easy_cleanup(easy);
-    return file;
+    return wanted != NULL && client->authorities == NULL ? SPW_STATUS_INVALID : SPW_STATUS_OK;
 }
 
 static bool set_up_multi(struct spw_http_client *client, long per_host)
@@ -702,13 +752,22 @@ enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http
     client->answer_max_bytes = options->answer_max_bytes > 0 ? options->answer_max_bytes : ANSWER_MAX_BYTES;
     client->allow_plain_http = options->allow_plain_http;
     client->multi = curl_multi_init();
-    client->ca_file = choose_ca_file(options->ca_file);
+    client->proxy = options->proxy != NULL ? strdup(options->proxy) : NULL;
+    client->proxy_credentials = options->proxy_credentials;
+    client->proxy_owner = options->proxy_owner;
     long per_host = options->connections_per_host_max > 0 ? (long)options->connections_per_host_max
                                                           : (long)CONNECTIONS_PER_HOST;
-    if (client->multi == NULL || (options->ca_file != NULL && client->ca_file == NULL) ||
+    if (client->multi == NULL || (options->proxy != NULL && client->proxy == NULL) ||
         !set_up_multi(client, per_host)) {
         spw_http_client_destroy(client);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "http client: no memory for libcurl");
+    }
+    enum spw_status status = options->allow_plain_http && options->ca_file == NULL
+                                 ? SPW_STATUS_OK
+                                 : open_authorities(client, options->ca_file, err);
+    if (status != SPW_STATUS_OK) {
+        spw_http_client_destroy(client);
+        return status;
     }
     *out = client;
     return SPW_STATUS_OK;
@@ -730,7 +789,8 @@ void spw_http_client_destroy(struct spw_http_client *client)
     }
     /* NOLINTEND(clang-analyzer-unix.Malloc) */
     spw_loop_timer_cancel(client->loop, &client->timer);
-    free(client->ca_file);
+    spw_ca_store_close(client->authorities);
+    free(client->proxy);
     free(client);
     curl_global_cleanup();
 }

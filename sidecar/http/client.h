@@ -46,6 +46,7 @@ struct spw_http_response {
     enum spw_http_outcome outcome;
     uint32_t status;     /* 0 unless headers arrived */
     uint32_t attempts;   /* times the request was put on a connection; 0 = never */
+    bool calm;           /* BROKEN: an HTTP/2 peer refused it with ENHANCE_YOUR_CALM: too many requests */
     const char *headers; /* raw header block of the final answer, "Name: value\r\n"..., NUL-terminated,
                                        without status line, blank line and trailers */
     size_t headers_bytes;
@@ -62,8 +63,12 @@ typedef void spw_http_done_fn(void *owner,
 struct spw_http_client_options {
     uint32_t connections_per_host_max; /* 0 = 32 */
     size_t answer_max_bytes;           /* 0 = 1 MiB */
-    const char *ca_file;               /* NULL = the system's */
-    bool allow_plain_http;             /* per URL scheme: http:// is refused unless set */
+    const char *ca_file;               /* NULL = the system's; read again when it changes */
+    const char *proxy;                 /* "http://host:port", asked to CONNECT; NULL = none */
+    /* "user:password" for the proxy, asked for at each call; NULL = none. */
+    const char *(*proxy_credentials)(void *owner, uint64_t now_ns);
+    void *proxy_owner;
+    bool allow_plain_http; /* per URL scheme: http:// is refused unless set */
 };
 
 /* Also ignores SIGPIPE for the process if nobody handles it: OpenSSL writes without MSG_NOSIGNAL. */

@@ -315,6 +315,12 @@ void spw_decider_find(struct spw_decider *decider, const char *reference, spw_de
 
 /* ---- life ---- */
 
+static const char *proxy_credentials(void *owner, uint64_t now_ns)
+{
+    struct spw_account_use *account = owner;
+    return spw_secret_get(&account->proxy_secret, now_ns);
+}
+
 enum spw_status spw_decider_new(const struct spw_decider_options *options, struct spw_decider **out,
                                 struct spw_error *err)
 {
@@ -353,6 +359,12 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
         http.ca_file = a->conf->ca_file[0] ? a->conf->ca_file : NULL;
         http.allow_plain_http = a->conf->allow_plain_http;
         http.connections_per_host_max = a->conf->connections_count;
+        http.proxy = a->conf->proxy[0] ? a->conf->proxy : NULL;
+        if (a->conf->proxy_credentials.file[0]) {
+            spw_secret_init(&a->proxy_secret, &a->conf->proxy_credentials);
+            http.proxy_credentials = proxy_credentials;
+            http.proxy_owner = a;
+        }
         /* A client of its own per account: an order never waits for another account's connections. */
         enum spw_status status = spw_http_client_new(options->loop, &http, &a->client, err);
         if (status != SPW_STATUS_OK) {
@@ -371,6 +383,7 @@ void spw_decider_destroy(struct spw_decider *decider)
         return;
     for (uint32_t i = 0; i < decider->options.conf->accounts_count; i++) {
         spw_http_client_destroy(decider->accounts[i].client);
+        spw_secret_clean_up(&decider->accounts[i].proxy_secret);
         spw_secret_clean_up(&decider->accounts[i].user);
         spw_secret_clean_up(&decider->accounts[i].secret);
     }

@@ -20,7 +20,7 @@ struct spw_account_use {
     const struct spw_conf_account *conf;
     const struct spw_profile *profile;
     struct spw_http_client *client;
-    struct spw_secret user, secret;
+    struct spw_secret user, secret, proxy_secret;
     struct spw_flight *flights;
     struct spw_decider_counters counters;
 };

@@ -230,7 +230,9 @@ static void read_native(struct spw_flight *flight, const struct spw_http_respons
 static enum spw_call_result read_answer(struct spw_flight *flight, const struct spw_http_response *response,
                                         enum spw_outcome *outcome)
 {
-    *outcome = SPW_OUTCOME_FAILED;
+    *outcome = response->calm ? SPW_OUTCOME_THROTTLED : SPW_OUTCOME_FAILED;
+    if (response->calm)
+        return SPW_CALL_THROTTLED;
     if (response->outcome != SPW_HTTP_ANSWERED)
         return spw_call_result_of(response, SPW_ANSWER_BROKEN);
     /* Any of the jobs: their quotes are the same in all that the answer depends on. */
@@ -257,7 +259,10 @@ static void conclude(struct spw_flight *flight, enum spw_call_result result,
         reject_all(flight, response);
         return;
     case SPW_CALL_THROTTLED:
-        retry_or_fall_back(flight, end);
+        if (response->calm) /* libcurl has tried twice; more would be more of what the peer asks less of */
+            fall_back_all(flight, SPW_FALLBACK_RATE_LIMIT_429, SPW_CAUSE_RETRY_429);
+        else
+            retry_or_fall_back(flight, end);
         return;
     case SPW_CALL_TIMEOUT:
         fall_back_all(flight, SPW_FALLBACK_PROVIDER_TIMEOUT, SPW_CAUSE_TIMEOUT);
@@ -313,7 +318,6 @@ static void send_call(struct spw_flight *flight)
     request.body_bytes = flight->call.body_bytes;
     /* Each job's own timer ends its wait; who joined last may wait for one deadline more. */
     request.deadline_ns = now_of(flight) + 2 * deadline_ms * UINT64_C(1000000);
-    request.connect_timeout_ms = deadline_ms;
     flight->attempts++;
     flight->sent_ns = now_of(flight);
     if (spw_http_client_send(flight->account->client, &request, call_done, flight, &flight->in_flight,

@@ -74,7 +74,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
         end(pass, &result);
         return;
     }
-    call_end.outcome = SPW_OUTCOME_FAILED;
+    call_end.outcome = response->calm ? SPW_OUTCOME_THROTTLED : SPW_OUTCOME_FAILED;
     answer.kind = SPW_ANSWER_BROKEN;
     if (response->outcome == SPW_HTTP_ANSWERED) {
         pass->account->profile->judge(pass->route, response->status, response->headers,

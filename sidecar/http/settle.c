@@ -73,7 +73,8 @@ void spw_call_settle(struct spw_decider *d, struct spw_account_use *account, con
     struct spw_decider_counters *c = &account->counters;
     if (response->attempts > 1)
         charge_resent(d, account, acquire_flags);
-    if (response->outcome == SPW_HTTP_ANSWERED)
+    if (response->outcome == SPW_HTTP_ANSWERED ||
+        response->calm) /* then without headers: a pause of a moment */
         read_signals(d, account, ticket->account_index, response, end);
     c->calls[result]++;
     if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(admission) >= 2000)

@@ -1,4 +1,5 @@
 """Fixtures of the tests that run real programs."""
+import os
 import sys
 
 import pytest
@@ -15,9 +16,10 @@ def pytest_runtest_makereport(item, call):
         item.failed_somewhere = True
 
 
-@pytest.fixture(params=["io_uring", "epoll"])
+@pytest.fixture(params=[os.environ["SPW_TEST_BACKEND"]] if "SPW_TEST_BACKEND" in os.environ
+                else ["io_uring", "epoll"])
 def backend(request):
-    """Both back-ends of the event loop, one after the other."""
+    """Both back-ends of the event loop, one after the other; or the one of SPW_TEST_BACKEND, for every test there is."""
     if request.param == "io_uring" and uring_refused():
         pytest.skip(f"this kernel refuses io_uring: {uring_refused()}")
     return request.param

@@ -339,6 +339,7 @@ class Place:
             "listen": {"quote": f"127.0.0.1:{self.quote_port}", "admin": f"127.0.0.1:{self.admin_port}",
                        "control": f"127.0.0.1:{self.control_port}"},
             "store": {"file": str(self.ledger)}, "log": {"format": "text"}}
+        backend = backend or os.environ.get("SPW_TEST_BACKEND")
         if backend:
             self.config["loop"] = {"backend": backend}
 
