@@ -74,6 +74,14 @@ static bool below_buffer(const struct spw_rate_signals *s, uint32_t header_buffe
     return (spw_u128)s->remaining_count * 1000000u < (spw_u128)s->limit_count * header_buffer_ppm;
 }
 
+/* A failure that names its end: a 503 with Retry-After, or a 403 that is a refusal for the rate. The reset beside any
+ * other answer says when a window ends, not when the provider is well again. */
+static bool asks_for_pause(const struct spw_rate_signals *s, uint32_t status)
+{
+    return s->has_retry && s->retry_in_ms > 0 &&
+           (status >= 500 || (status == 403 && s->has_remaining && s->remaining_count == 0));
+}
+
 void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *headers, size_t headers_bytes,
                       const struct spw_conf_account *account, int64_t wall_ms, uint64_t now_ns,
                       struct spw_signals *out)
@@ -87,6 +95,8 @@ void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *hea
     if (outcome == SPW_OUTCOME_THROTTLED)
         shut_gate(&out->end, s.has_retry || s.has_reset, s.has_retry ? s.retry_in_ms : s.reset_in_ms,
                   s.has_retry ? SPW_GATE_RETRY_AFTER : SPW_GATE_RESET, SPW_GATE_UNKNOWN_429, now_ns);
+    else if (outcome == SPW_OUTCOME_FAILED && asks_for_pause(&s, status))
+        shut_gate(&out->end, true, s.retry_in_ms, SPW_GATE_RETRY_AFTER, SPW_GATE_UNKNOWN_429, now_ns);
     else if (outcome == SPW_OUTCOME_OK && below_buffer(&s, account->header_buffer_ppm))
         shut_gate(&out->end, s.has_reset, s.reset_in_ms, SPW_GATE_BUFFER_RESET, SPW_GATE_UNKNOWN_BUFFER,
                   now_ns);
