@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include "sidecar/mock/shape.h"
+
 static struct spw_mock_reply reply_json(unsigned status, json_t *value)
 {
     struct spw_mock_reply reply = {.status = status, .body = value ? json_dumps(value, JSON_COMPACT) : NULL};
@@ -50,6 +52,8 @@ static struct spw_mock_reply show_stats(struct spw_mock_server *server)
                         json_integer((json_int_t)server->script->scenario.steps_count));
     json_object_set_new(root, "carts_seen", json_integer((json_int_t)server->books.carts_count));
     json_object_set_new(root, "carts", cart_ids(&server->books));
+    json_object_set_new(root, "documents",
+                        json_integer((json_int_t)json_object_size(server->books.documents)));
     json_object_set_new(root, "orders", json_integer((json_int_t)json_object_size(server->books.orders)));
     pthread_mutex_unlock(&server->lock);
     return reply_json(200, root);
@@ -67,6 +71,14 @@ static struct spw_mock_reply set_scenario(struct spw_mock_server *server, const 
     return reply_json(200, json_pack("{s:I}", "steps", (json_int_t)steps_count));
 }
 
+static struct spw_mock_reply show_books(struct spw_mock_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    json_t *all = spw_mock_books_json(&server->books);
+    pthread_mutex_unlock(&server->lock);
+    return spw_mock_reply_json(200, all);
+}
+
 static struct spw_mock_reply reset_stats(struct spw_mock_server *server)
 {
     pthread_mutex_lock(&server->lock);
@@ -82,15 +94,19 @@ struct spw_mock_reply spw_mock_control_answer(struct spw_mock_server *server, co
     bool is_post = strcmp(method, "POST") == 0, is_get = strcmp(method, "GET") == 0;
     bool is_stats = strcmp(path, "/mock/stats") == 0, is_scenario = strcmp(path, "/mock/scenario") == 0;
     bool is_reset = strcmp(path, "/mock/reset-stats") == 0;
+    bool is_books = strcmp(path, "/mock/books") == 0;
+    if (is_books && is_get)
+        return show_books(server);
     if (is_stats && is_get)
         return show_stats(server);
     if (is_scenario && is_post)
         return set_scenario(server, body, bytes);
     if (is_reset && is_post)
         return reset_stats(server);
-    if (is_stats || is_scenario || is_reset)
-        return spw_mock_problem(405, NULL, "use %s here", is_stats ? "GET" : "POST");
-    return spw_mock_problem(404, NULL,
-                            "the control paths are GET /mock/stats, POST /mock/scenario and POST "
-                            "/mock/reset-stats");
+    if (is_stats || is_scenario || is_reset || is_books)
+        return spw_mock_problem(405, NULL, "use %s here", is_stats || is_books ? "GET" : "POST");
+    return spw_mock_problem(
+        404, NULL,
+        "the control paths are GET /mock/stats, GET /mock/books, POST /mock/scenario and POST "
+        "/mock/reset-stats");
 }

@@ -9,6 +9,7 @@
 struct spw_mock_reply {
     unsigned status;
     char *body;
+    const char *content_type; /* NULL = JSON */
 };
 
 /* location NULL = no "errors" entry. */

@@ -13,6 +13,7 @@
 #define WAIT_MAX_MS   3600000 /* an hour: longer is a slip of the pen */
 #define SHARE_ALL_PPM 1000000u
 #define TRICKLE_MS    100
+#define SEED          88172645463325252u
 
 static const char *const action_word[] = {
 #define SPW_MOCK_X(name, word, text) word,
@@ -22,7 +23,7 @@ static const char *const action_word[] = {
 
 #define KEYS                                                                                                 \
     "from_ms, to_ms, from_request, to_request, path_contains, share, status, latency_ms, headers, body, "    \
-    "action, trickle_ms, note"
+    "action, trickle_ms, random, seed, note"
 
 const char *spw_mock_action_name(uint32_t action)
 {
@@ -63,7 +64,7 @@ static enum spw_status take_whole(const char *key, const json_t *value, int64_t 
     return SPW_STATUS_OK;
 }
 
-static enum spw_status take_share(const json_t *value, uint32_t *out, struct spw_error *err)
+static enum spw_status take_share(const char *key, const json_t *value, uint32_t *out, struct spw_error *err)
 {
     int64_t ppm = -1;
     if (json_is_number(value) &&
@@ -72,7 +73,7 @@ static enum spw_status take_share(const json_t *value, uint32_t *out, struct spw
         *out = (uint32_t)ppm;
         return SPW_STATUS_OK;
     }
-    return refuse(err, "share", "write a number above 0, up to 1, with at most 6 decimals");
+    return refuse(err, key, "write a number above 0, up to 1, with at most 6 decimals");
 }
 
 static enum spw_status take_action(const json_t *value, enum spw_mock_action *out, struct spw_error *err)
@@ -82,7 +83,8 @@ static enum spw_status take_action(const json_t *value, enum spw_mock_action *ou
             *out = (enum spw_mock_action)i;
             return SPW_STATUS_OK;
         }
-    return refuse(err, "action", "write one of reset, close, stall, trickle, garbage, wrong-length, huge");
+    return refuse(err, "action",
+                  "write one of reset, close, stall, trickle, garbage, wrong-length, huge, drop");
 }
 
 static bool is_header_text(const char *text, bool is_name)
@@ -147,7 +149,11 @@ static enum spw_status take_key(const char *key, json_t *value, struct spw_mock_
     if (strcmp(key, "to_request") == 0)
         return take_whole(key, value, 1, INT64_MAX, &step->to_request, err);
     if (strcmp(key, "share") == 0)
-        return take_share(value, &step->share_ppm, err);
+        return take_share(key, value, &step->share_ppm, err);
+    if (strcmp(key, "random") == 0)
+        return take_share(key, value, &step->random_ppm, err);
+    if (strcmp(key, "seed") == 0)
+        return take_whole(key, value, 1, INT64_MAX, &step->seed, err);
     if (strcmp(key, "status") == 0) {
         status = take_whole(key, value, 200, 599, &number, err);
         step->has_status = true;
@@ -191,6 +197,8 @@ static enum spw_status check_step(const struct spw_mock_step *step, struct spw_e
         return refuse(err, "action", "this one sends no answer; leave out status, headers and body");
     if (step->action == SPW_MOCK_ACTION_HUGE && step->body)
         return refuse(err, "body", "the action huge makes its own body; leave it out");
+    if (step->seed && !step->random_ppm)
+        return refuse(err, "seed", "belongs to random");
     if (step->trickle_ms && step->action != SPW_MOCK_ACTION_TRICKLE)
         return refuse(err, "trickle_ms", "belongs to the action trickle");
     if (step->has_status && (step->status == 204 || step->status == 304) &&
@@ -219,6 +227,8 @@ static enum spw_status read_step(json_t *value, struct spw_mock_step *step, stru
     enum spw_status status = check_step(step, err);
     if (!status && step->action == SPW_MOCK_ACTION_TRICKLE && !step->trickle_ms)
         step->trickle_ms = TRICKLE_MS;
+    if (!status && !step->seed)
+        step->seed = SEED;
     return status;
 }
 
@@ -307,6 +317,15 @@ enum spw_status spw_mock_scenario_parse(const char *name, const char *text, size
     return status;
 }
 
+/* xorshift64: even enough for a share of requests. */
+static uint32_t draw_ppm(struct spw_mock_step *step)
+{
+    step->seed ^= step->seed << 13;
+    step->seed ^= step->seed >> 7;
+    step->seed ^= step->seed << 17;
+    return (uint32_t)((step->seed >> 11) % SHARE_ALL_PPM);
+}
+
 const struct spw_mock_step *spw_mock_scenario_choose(struct spw_mock_scenario *scenario, uint64_t since_ms,
                                                      uint64_t request_number, const char *path)
 {
@@ -314,6 +333,8 @@ const struct spw_mock_step *spw_mock_scenario_choose(struct spw_mock_scenario *s
         struct spw_mock_step *step = &scenario->steps[i];
         if (since_ms < step->from_ms || since_ms >= step->to_ms || request_number < step->from_request ||
             request_number > step->to_request || (step->path_contains && !strstr(path, step->path_contains)))
+            continue;
+        if (step->random_ppm && draw_ppm(step) >= step->random_ppm)
             continue;
         step->turn_ppm += step->share_ppm;
         if (step->turn_ppm < SHARE_ALL_PPM)

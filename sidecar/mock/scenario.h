@@ -4,7 +4,8 @@
  * pure over the given clock.
  *
  * Steps are looked at in order; the first that fits time, number and path, and whose share has its turn, governs.
- * Shares are exact and repeatable: share 0.25 takes every fourth request that fits, not a throw of dice.
+ * Shares are exact and repeatable: share 0.25 takes every fourth request that fits, not a throw of dice. Where dice are
+ * wanted, random is their share and seed makes them the same in every run.
  */
 #ifndef SPW_MOCK_SCENARIO_H
 #define SPW_MOCK_SCENARIO_H
@@ -28,7 +29,8 @@
     X(TRICKLE, "trickle", "headers at once, then the body one byte every trickle_ms")                        \
     X(GARBAGE, "garbage", "bytes that are no HTTP, then the end")                                            \
     X(WRONG_LENGTH, "wrong-length", "a Content-Length 100 bytes above the body, then the end")               \
-    X(HUGE, "huge", "a body of 64 MiB")
+    X(HUGE, "huge", "a body of 64 MiB")                                                                      \
+    X(DROP, "drop", "the request is carried out, then the connection is closed (FIN) instead of an answer")
 
 enum spw_mock_action {
 #define SPW_MOCK_X(name, word, text) SPW_MOCK_ACTION_##name,
@@ -48,6 +50,8 @@ struct spw_mock_step {
     uint64_t from_request, to_request; /* provider requests since then, counted from 1: from <= n <= to */
     uint32_t share_ppm;
     uint32_t turn_ppm;   /* how far the next turn of the share has come */
+    uint32_t random_ppm; /* 0 = none: otherwise dice, from seed, decide beside the share */
+    uint64_t seed;
     char *path_contains; /* NULL = every path */
     bool has_status, has_latency;
     unsigned status;

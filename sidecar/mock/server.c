@@ -15,7 +15,9 @@
 
 #include "sidecar/mock/control.h"
 #include "sidecar/mock/misbehave.h"
+#include "sidecar/mock/shape.h"
 #include "sidecar/net/listener.h"
+#include "sidecar/provider/wire.h"
 
 #define NS_PER_S        UINT64_C(1000000000)
 #define BODY_MAX_BYTES  (1024u * 1024u)
@@ -30,6 +32,7 @@ struct request {
 
 /* What the decision said about one provider request. */
 struct course {
+    const struct spw_mock_shape *shape;
     uint64_t epoch, second; /* where it is counted */
     struct spw_mock_verdict limit;
     bool has_reply; /* refused before any work */
@@ -118,12 +121,21 @@ static uint64_t draw_latency_us(struct spw_mock_server *s)
     return s->options->latency_ms * 1000 - jitter_us + s->random % (2 * jitter_us + 1);
 }
 
-static bool key_fits(const struct spw_mock_server *s, const char *key)
+/* The credential wherever the provider's SDKs put it: X-API-KEY, Bearer, or the password of Basic. */
+static bool key_fits(const struct spw_mock_server *s, struct MHD_Connection *connection)
 {
-    return key && *key && (!s->options->api_key || strcmp(key, s->options->api_key) == 0);
+    char block[4096], key[2048] = "";
+    const char *own = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-API-KEY");
+    const char *authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    if (own)
+        snprintf(key, sizeof key, "%s", own);
+    else if (authorization &&
+             snprintf(block, sizeof block, "Authorization: %s\r\n", authorization) < (int)sizeof block)
+        (void)spw_wire_token(block, key, sizeof key);
+    return key[0] && (!s->options->api_key || strcmp(key, s->options->api_key) == 0);
 }
 
-static void decide(struct spw_mock_server *s, const char *path, const char *key, struct course *c)
+static void decide(struct spw_mock_server *s, const char *path, bool has_key, struct course *c)
 {
     uint64_t now_ns;
     pthread_mutex_lock(&s->lock);
@@ -131,15 +143,15 @@ static void decide(struct spw_mock_server *s, const char *path, const char *key,
     c->epoch = s->stats->epoch;
     c->second = spw_mock_stats_seen(s->stats, now_ns);
     s->script->requests_count++;
-    if (!key_fits(s, key)) {
+    if (!has_key) {
         c->has_reply = true;
-        c->reply = spw_mock_problem(401, "header.X-API-KEY", "missing or not this account's");
+        c->reply = c->shape->problem(401, "the credential is missing or not this account's");
     } else {
         c->limit = spw_mock_limiter_take(&s->limiter, now_ns);
         if (!c->limit.is_allowed) {
             s->stats->over_limit_count++;
             c->has_reply = true;
-            c->reply = spw_mock_problem(429, NULL, "too many requests");
+            c->reply = c->shape->problem(429, "too many requests");
         } else {
             spw_mock_stats_accepted(s->stats, now_ns);
             c->step = spw_mock_scenario_choose(&s->script->scenario, (now_ns - s->script->since_ns) / 1000000,
@@ -157,8 +169,8 @@ static void decide(struct spw_mock_server *s, const char *path, const char *key,
 }
 
 /* The body that goes out: the step's, a problem for a scripted error, else what the books say. */
-static struct spw_mock_reply make_reply(struct spw_mock_server *s, const struct course *c, const char *method,
-                                        const char *path, const struct request *r)
+static struct spw_mock_reply make_reply(struct spw_mock_server *s, const struct course *c,
+                                        const struct spw_mock_request *r)
 {
     const struct spw_mock_step *step = c->step;
     struct spw_mock_reply reply;
@@ -168,9 +180,9 @@ static struct spw_mock_reply make_reply(struct spw_mock_server *s, const struct 
         return reply;
     }
     if (step && step->has_status && step->status >= 300)
-        return spw_mock_problem(step->status, NULL, "scripted");
+        return c->shape->problem(step->status, "scripted");
     pthread_mutex_lock(&s->lock);
-    reply = spw_mock_books_answer(&s->books, method, path, r->body, r->bytes);
+    reply = c->shape->answer(&s->books, r);
     pthread_mutex_unlock(&s->lock);
     if (step && step->has_status)
         reply.status = step->status;
@@ -230,6 +242,14 @@ static bool has_header(const struct spw_mock_step *step, const char *name)
     return false;
 }
 
+static const char *type_of(const struct course *c, const struct spw_mock_reply *reply)
+{
+    if (reply->content_type)
+        return reply->content_type;
+    return reply->status >= 400 && c->shape == &spw_mock_taxcloud ? "application/problem+json"
+                                                                  : "application/json";
+}
+
 static enum MHD_Result answer(struct spw_mock_server *s, struct MHD_Connection *connection,
                               const struct course *c, const struct spw_mock_reply *reply)
 {
@@ -241,8 +261,9 @@ static enum MHD_Result answer(struct spw_mock_server *s, struct MHD_Connection *
                                         : plain_response(reply);
     if (response) {
         if (!has_header(step, "Content-Type"))
-            MHD_add_response_header(response, "Content-Type",
-                                    reply->status >= 400 ? "application/problem+json" : "application/json");
+            MHD_add_response_header(response, "Content-Type", type_of(c, reply));
+        if (reply->status == 429 && c->has_reply && c->shape == &spw_mock_stripe)
+            MHD_add_response_header(response, "Stripe-Rate-Limited-Reason", "endpoint-rate");
         for (size_t i = 0; step && i < step->headers_count; i++)
             MHD_add_response_header(response, step->headers[i].name, step->headers[i].value);
         /* A scripted 429 is not the limit's: it carries what its step says and nothing else. */
@@ -266,20 +287,31 @@ static void count(struct spw_mock_server *s, const struct course *c, unsigned st
 static enum MHD_Result serve(struct spw_mock_server *s, struct MHD_Connection *connection, const char *method,
                              const char *path, const struct request *r)
 {
-    struct course c = {0};
+    struct course c = {.shape = spw_mock_shape_of(path)};
     enum MHD_Result result = MHD_NO;
-    decide(s, path, MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-API-KEY"), &c);
+    const struct spw_mock_request request = {
+        .method = method,
+        .path = path,
+        .body = r->body,
+        .bytes = r->bytes,
+        .idempotency_key = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Idempotency-Key")};
+    decide(s, path, key_fits(s, connection), &c);
     if (!c.has_reply && c.latency_us)
         spw_mock_server_rest(s, -1, c.latency_us, false);
     enum spw_mock_action action = c.step ? c.step->action : SPW_MOCK_ACTION_NONE;
     bool is_answered = action == SPW_MOCK_ACTION_NONE || action == SPW_MOCK_ACTION_TRICKLE ||
                        action == SPW_MOCK_ACTION_WRONG_LENGTH || action == SPW_MOCK_ACTION_HUGE;
     if (is_answered) {
-        struct spw_mock_reply reply = c.has_reply ? c.reply : make_reply(s, &c, method, path, r);
+        struct spw_mock_reply reply = c.has_reply ? c.reply : make_reply(s, &c, &request);
         result = answer(s, connection, &c, &reply);
         count(s, &c, reply.status);
         free(reply.body);
     } else {
+        if (action == SPW_MOCK_ACTION_DROP) { /* carried out, and nobody hears of it */
+            struct spw_mock_reply lost = make_reply(s, &c, &request);
+            free(lost.body);
+            action = SPW_MOCK_ACTION_CLOSE;
+        }
         result = spw_mock_misbehave(s, connection, action);
         count(s, &c, 0);
     }

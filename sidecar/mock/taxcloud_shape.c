@@ -1,5 +1,5 @@
 /* taxcloud_shape.c: see taxcloud_shape.h. */
-#include "sidecar/mock/taxcloud_shape.h"
+#include "sidecar/mock/shape.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +23,16 @@ bool spw_mock_books_init(struct spw_mock_books *books, struct spw_rates_table *t
     books->carts = json_object();
     books->orders = json_object();
     books->refunds = json_object();
+    books->documents = json_object();
+    books->calculations = json_object();
+    books->keys = json_object();
     if (table) {
         books->has_table = true;
         books->table = *table;
         memset(table, 0, sizeof *table);
     }
-    return books->carts && books->orders && books->refunds;
+    return books->carts && books->orders && books->refunds && books->documents && books->calculations &&
+           books->keys;
 }
 
 void spw_mock_books_clean_up(struct spw_mock_books *books)
@@ -36,6 +40,9 @@ void spw_mock_books_clean_up(struct spw_mock_books *books)
     json_decref(books->carts);
     json_decref(books->orders);
     json_decref(books->refunds);
+    json_decref(books->documents);
+    json_decref(books->calculations);
+    json_decref(books->keys);
     if (books->has_table)
         spw_rates_clean_up(&books->table);
     memset(books, 0, sizeof *books);
@@ -84,8 +91,10 @@ static bool read_zip(const char *text, uint32_t *zip5, int32_t *plus4)
     return true;
 }
 
-static bool find_rate(const struct spw_mock_books *books, uint32_t zip5, int32_t plus4, uint32_t *ppb)
+static bool find_rate(const struct spw_mock_books *books, uint32_t zip5, int32_t plus4, uint32_t *ppb,
+                      const struct spw_rate_row **which)
 {
+    *which = NULL;
     if (!books->has_table) {
         *ppb = books->flat_ppb;
         return true;
@@ -103,13 +112,23 @@ static bool find_rate(const struct spw_mock_books *books, uint32_t zip5, int32_t
         const struct spw_rate_row *row = &books->table.rows[low];
         if (row->plus4_lo == 0xFFFF && row->plus4_hi == 0xFFFF) {
             *ppb = found ? *ppb : row->combined_ppb;
+            *which = found ? *which : row;
             found = true;
         } else if (plus4 >= row->plus4_lo && plus4 <= row->plus4_hi) {
             *ppb = row->combined_ppb;
+            *which = row;
             return true;
         }
     }
     return found;
+}
+
+bool spw_mock_books_rate(const struct spw_mock_books *books, const char *zip, uint32_t *ppb,
+                         const struct spw_rate_row **row)
+{
+    uint32_t zip5;
+    int32_t plus4;
+    return read_zip(zip, &zip5, &plus4) && find_rate(books, zip5, plus4, ppb, row);
 }
 
 /* price x quantity x rate in cents, half up: micro x micro x ppb is 1e21 to the dollar. */
@@ -176,6 +195,7 @@ static bool check_cart(const struct spw_mock_books *books, const json_t *cart, c
     const json_t *lines = json_object_get(cart, "lineItems");
     uint32_t zip5 = 0;
     int32_t plus4 = -1;
+    const struct spw_rate_row *row;
     const char *key = NULL, *fix = "missing or of the wrong type";
     if (!json_is_object(cart))
         key = "";
@@ -189,7 +209,7 @@ static bool check_cart(const struct spw_mock_books *books, const json_t *cart, c
         key = ".destination.zip";
     else if (!json_is_array(lines) || !json_array_size(lines) || json_array_size(lines) > LINES_A_CART_MAX)
         key = ".lineItems";
-    else if (!find_rate(books, zip5, plus4, ppb)) {
+    else if (!find_rate(books, zip5, plus4, ppb, &row)) {
         key = ".destination.zip";
         fix = "the rate table given to this provider does not have this ZIP";
     }
@@ -442,3 +462,16 @@ struct spw_mock_reply spw_mock_books_answer(struct spw_mock_books *books, const 
     json_decref(root);
     return reply;
 }
+
+static struct spw_mock_reply answer(struct spw_mock_books *books, const struct spw_mock_request *r)
+{
+    return spw_mock_books_answer(books, r->method, r->path, r->body, r->bytes);
+}
+
+static struct spw_mock_reply problem(unsigned status, const char *text)
+{
+    return spw_mock_problem(status, status == 401 ? "header.X-API-KEY" : NULL, "%s", text);
+}
+
+const struct spw_mock_shape spw_mock_taxcloud = {
+    .name = "taxcloud", .prefix = "/tax/", .answer = answer, .problem = problem};

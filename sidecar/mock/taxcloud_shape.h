@@ -1,4 +1,4 @@
-/* taxcloud_shape.h: what a TaxCloud v3 account answers: carts, orders, refunds, ping.
+/* taxcloud_shape.h: what a TaxCloud v3 account answers: carts, orders, refunds, ping; and the books of all shapes.
  *
  * Owns: the account's books (carts and orders sent so far) and the tax it computes. Called by: server.c under its
  * lock. Thread: any, one at a time.
@@ -27,7 +27,10 @@ struct spw_mock_books {
     bool has_table;
     struct spw_rates_table table;
     uint32_t flat_ppb;
-    json_t *carts, *orders, *refunds; /* by "connection/id" */
+    json_t *carts, *orders, *refunds; /* TaxCloud's, by "connection/id" */
+    json_t *documents;                /* the other providers', see shape.h */
+    json_t *calculations;             /* Stripe's calculations and transactions by id */
+    json_t *keys;                     /* Stripe's remembered answers by key */
     uint64_t carts_count;             /* calculated, updates included */
     uint64_t cart_serial;
 };
@@ -39,5 +42,8 @@ void spw_mock_books_clean_up(struct spw_mock_books *books);
 void spw_mock_books_reset_carts(struct spw_mock_books *books);
 struct spw_mock_reply spw_mock_books_answer(struct spw_mock_books *books, const char *method,
                                             const char *path, const char *body, size_t bytes);
+/* The combined rate of "98110", "98110-1234"; *row NULL with a flat rate. false: no ZIP, or not in the table. */
+bool spw_mock_books_rate(const struct spw_mock_books *books, const char *zip, uint32_t *ppb,
+                         const struct spw_rate_row **row);
 
 #endif
