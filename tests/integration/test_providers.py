@@ -36,12 +36,23 @@ def test_live_quote(place, provider):
 @pytest.mark.parametrize("provider", ACCOUNTS)
 def test_refused_by_the_limit_and_by_the_request(place, provider):
     mock, sidecar = start(place, provider)
-    mock.scenario({"status": 429})
+    mock.script({"status": 422})
     answer = sidecar.quote(**NO_CODES)
-    # A bare 429 of Stripe's is an object in use, not a limit; both end in a fallback.
-    assert answer.json["decision"] == "fallback", answer
-    mock.scenario({"status": 422})
+    assert (answer.status, answer.json["decision"]) == (422, "rejected"), answer
+    assert "scripted" in str(answer.json["provider_error"])
+    mock.script({"status": 429, "headers": {"Retry-After": "9"}})
     answer = sidecar.quote(**NO_CODES)
-    assert answer.json["decision"] in ("rejected", "fallback"), answer
-    if provider != "taxcloud" or answer.json["decision"] == "rejected":
-        assert answer.status in (200, 422)
+    assert (answer.status, answer.json["decision"]) == (200, "fallback"), answer
+    assert answer.json["fallback"]["type"] == "rate-limit-429"
+    assert answer.json["tax"] == "6.71"
+
+
+def test_stripe_lock_is_no_limit(place):
+    """A 429 of Stripe's that gives no reason is an object in use: the breaker does not count it."""
+    mock, sidecar = start(place, "stripe")
+    body = {"error": {"type": "invalid_request_error", "code": "lock_timeout", "message": "in use"}}
+    mock.script({"status": 429, "body": body})
+    for _ in range(6):
+        assert sidecar.quote(**NO_CODES, deadline_ms=300).json["decision"] == "fallback"
+    assert sidecar.breaker() == "closed"
+    assert mock.stats()["requests_total"] == 6  # nor does it shut the gate
