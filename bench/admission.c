@@ -1,28 +1,36 @@
 /* admission.c: what one decision costs, against a floor taken in the same run.
  *
- * Owns: a segment in a temporary directory. Thread: one; a second process for the contended cases.
+ * Owns: a segment in a temporary directory. Thread: one; a second process for the contended case, and 64 for fairness.
+ *
+ *     scripts/bench admission [CASE...]
+ *
  * Prints a JSON line per case. The floor of the single cases is one CLOCK_BOOTTIME read and one compare-and-swap on a
  * shared mapping; of the contended one, two processes that each read the clock and then increment one word by
- * compare-and-swap until it succeeds. Batches of floor and case are interleaved, so that both see the same machine.
+ * compare-and-swap until it succeeds; of fairness, the mean share. Batches of floor and case are interleaved, so that
+ * both see the same machine.
  */
 #include "shm/spw_client.h"
 
 #include <inttypes.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/wait.h>
 
 #include "sidecar/conf/conf.h"
 #include "sidecar/state/state.h"
 
-#define BATCHES    1000
-#define BATCH_OPS  1000
-#define CONTEND_NS UINT64_C(2000000000)
+#define BATCHES        1000
+#define BATCH_OPS      1000
+#define TURNS          200
+#define TURN_NS        UINT64_C(8000000)
+#define FAIR_PROCESSES 64
+#define FAIR_NS        UINT64_C(5000000000)
 
 struct bench {
+    struct spw_conf *conf;
+    struct spw_state *state;
     struct spw_client client;
     struct spw_ref ref;
-    uint64_t *shared; /* a page of its own, MAP_SHARED */
+    uint64_t *shared; /* two pages of its own, MAP_SHARED */
 };
 
 static int by_value(const void *a, const void *b)
@@ -31,121 +39,275 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void floor_batch(struct bench *b)
+static double median(double *values, size_t count)
 {
-    for (int i = 0; i < BATCH_OPS; i++) {
-        uint64_t now_ns = spw_now_ns(), seen = spw_load_rlx(b->shared);
-        (void)spw_cas(b->shared, &seen, now_ns);
-    }
+    qsort(values, count, sizeof values[0], by_value);
+    return values[count / 2];
 }
 
-static uint64_t case_batch(struct bench *b)
+static uint64_t floor_batch(struct bench *b)
+{
+    uint64_t done = 0;
+    for (int i = 0; i < BATCH_OPS; i++) {
+        uint64_t now_ns = spw_now_ns(), seen = spw_load_rlx(b->shared);
+        done += spw_cas(b->shared, &seen, now_ns);
+    }
+    return done;
+}
+
+/* The whole answer is made, as for a caller that reads all of it. */
+static void use(const struct spw_admission *a, const struct spw_ticket *ticket)
+{
+    __asm__ volatile("" : : "m"(*a), "m"(*ticket));
+}
+
+static uint64_t acquire_batch(struct bench *b)
 {
     uint64_t allowed = 0;
     for (int i = 0; i < BATCH_OPS; i++) {
         struct spw_ticket ticket;
         struct spw_admission a = spw_acquire(&b->client, &b->ref, 1, 0, &ticket);
+        use(&a, &ticket);
         allowed += a.may_call;
     }
     return allowed;
 }
 
-static double timed_ns(struct bench *b, bool floor, uint64_t *allowed)
+static uint64_t peek_batch(struct bench *b)
+{
+    uint64_t allowed = 0;
+    struct spw_ticket none;
+    memset(&none, 0, sizeof none);
+    for (int i = 0; i < BATCH_OPS; i++) {
+        struct spw_admission a = spw_peek(&b->client, &b->ref, 1);
+        use(&a, &none);
+        allowed += a.may_call;
+    }
+    return allowed;
+}
+
+static double timed_ns(struct bench *b, uint64_t (*batch)(struct bench *), uint64_t *allowed)
 {
     uint64_t from_ns = spw_now_ns();
-    if (floor)
-        floor_batch(b);
-    else
-        *allowed += case_batch(b);
+    *allowed += batch(b);
     return (double)(spw_now_ns() - from_ns) / BATCH_OPS;
 }
 
-static void single(struct bench *b, const char *name, const char *account)
+static void single(struct bench *b, const char *name, uint64_t (*batch)(struct bench *), double allowed_share)
 {
     static double floor_ns[BATCHES], op_ns[BATCHES];
-    uint64_t allowed = 0;
-    spw_ref_init(&b->ref, account, "web");
+    uint64_t allowed = 0, ignored = 0;
     for (int i = 0; i < 50; i++)
-        (void)case_batch(b);
+        (void)batch(b);
     for (int i = 0; i < BATCHES; i++) {
-        floor_ns[i] = timed_ns(b, true, NULL);
-        op_ns[i] = timed_ns(b, false, &allowed);
+        spw_state_heartbeat(b->state, spw_now_ns());
+        floor_ns[i] = timed_ns(b, floor_batch, &ignored);
+        op_ns[i] = timed_ns(b, batch, &allowed);
     }
-    qsort(floor_ns, BATCHES, sizeof floor_ns[0], by_value);
-    qsort(op_ns, BATCHES, sizeof op_ns[0], by_value);
-    double p50 = op_ns[BATCHES / 2], floor_p50 = floor_ns[BATCHES / 2];
+    double floor_p50 = median(floor_ns, BATCHES), p50 = median(op_ns, BATCHES);
+    double share = (double)allowed / ((double)BATCHES * BATCH_OPS);
+    if (share != allowed_share) {
+        fprintf(stderr, "%s: %.3f of the decisions were allowed and not %.0f\n", name, share, allowed_share);
+        exit(1);
+    }
     printf("{\"bench\":\"admission\",\"case\":\"%s\",\"p50_ns\":%.1f,\"p99_ns\":%.1f,\"ops_per_s\":%.0f,"
-           "\"floor\":\"clock_cas\",\"floor_p50_ns\":%.1f,\"ratio\":%.3f,\"allowed_share\":%.3f}\n",
-           name, p50, op_ns[BATCHES * 99 / 100], 1e9 / p50, floor_p50, p50 / floor_p50,
-           (double)allowed / ((double)BATCHES * BATCH_OPS));
+           "\"floor\":\"clock_cas\",\"floor_p50_ns\":%.1f,\"ratio\":%.3f}\n",
+           name, p50, op_ns[BATCHES * 99 / 100], 1e9 / p50, floor_p50, p50 / floor_p50);
 }
 
-/* Operations a second of two processes over CONTEND_NS. */
-static double contend(struct bench *b, bool floor)
+static void pin(int cpu)
 {
-    uint64_t *count = b->shared + 64; /* another line */
-    count[0] = 0;
-    uint64_t until_ns = spw_now_ns() + CONTEND_NS;
-    pid_t child = fork();
-    uint64_t done = 0;
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(child == 0 ? 1 : 0, &one);
+    CPU_SET((size_t)cpu, &one);
     (void)sched_setaffinity(0, sizeof one, &one);
-    for (;;) {
-        for (int i = 0; i < 100; i++) {
-            if (floor) {
-                (void)spw_now_ns();
-                uint64_t seen = spw_load_rlx(b->shared);
-                while (!spw_cas(b->shared, &seen, seen + 1)) {
-                }
-            } else {
-                struct spw_ticket ticket;
-                (void)spw_acquire(&b->client, &b->ref, 1, 0, &ticket);
-            }
-        }
-        done += 100;
-        if (spw_now_ns() >= until_ns)
-            break;
+}
+
+static void floor_contended(struct bench *b)
+{
+    (void)spw_now_ns();
+    uint64_t seen = spw_load_rlx(b->shared);
+    while (!spw_cas(b->shared, &seen, seen + 1)) {
     }
-    spw_add_rlx(count, done);
+}
+
+/* One of the two processes: floor and case by turns, the operations of each turn counted. */
+static void contend(struct bench *b, bool beats, uint64_t from_ns, uint64_t *done)
+{
+    while (spw_now_ns() < from_ns) {
+    }
+    for (uint64_t turn = 0; turn < 2 * TURNS; turn++) {
+        uint64_t until_ns = from_ns + (turn + 1) * TURN_NS, count = 0;
+        if (beats) /* in place of the sidecar */
+            spw_state_heartbeat(b->state, spw_now_ns());
+        while (spw_now_ns() < until_ns) {
+            for (int i = 0; i < 100; i++) {
+                struct spw_ticket ticket;
+                if (turn % 2 == 0) {
+                    floor_contended(b);
+                } else {
+                    struct spw_admission a = spw_acquire(&b->client, &b->ref, 1, 0, &ticket);
+                    use(&a, &ticket);
+                }
+            }
+            count += 100;
+        }
+        spw_add_rlx(&done[turn], count);
+    }
+}
+
+static void contended(struct bench *b, const char *name)
+{
+    static double floor_ns[TURNS], op_ns[TURNS];
+    uint64_t *done = b->shared + 512, from_ns = spw_now_ns() + 20 * TURN_NS;
+    cpu_set_t all;
+    (void)sched_getaffinity(0, sizeof all, &all);
+    memset(done, 0, 2 * TURNS * sizeof done[0]);
+    spw_state_heartbeat(b->state, spw_now_ns());
+    pid_t child = fork();
+    pin(child == 0 ? 1 : 0);
+    contend(b, child != 0, from_ns, done);
     if (child == 0)
         _exit(0);
     waitpid(child, NULL, 0);
-    return (double)spw_load_rlx(count) * 1e9 / (double)CONTEND_NS;
+    (void)sched_setaffinity(0, sizeof all, &all);
+    for (int i = 0; i < TURNS; i++) {
+        floor_ns[i] = 2.0 * (double)TURN_NS / (double)(done[2 * i] + 1); /* two processes share the turn */
+        op_ns[i] = 2.0 * (double)TURN_NS / (double)(done[2 * i + 1] + 1);
+    }
+    double floor_p50 = median(floor_ns, TURNS), p50 = median(op_ns, TURNS);
+    printf("{\"bench\":\"admission\",\"case\":\"%s\",\"p50_ns\":%.1f,\"p99_ns\":%.1f,\"ops_per_s\":%.0f,"
+           "\"floor\":\"clock_cas_%s\",\"floor_p50_ns\":%.1f,\"ratio\":%.3f}\n",
+           name, p50, op_ns[TURNS * 99 / 100], 2e9 / p50, name, floor_p50, floor_p50 / p50);
 }
 
-static void contended(struct bench *b, const char *name, const char *account)
+/* Many processes on few cores: the least share that one of them got of the decisions, in mean shares. */
+static void fairness(struct bench *b, const char *name)
 {
-    double ops[5], floor_ops[5];
-    spw_ref_init(&b->ref, account, "web");
-    for (int i = 0; i < 5; i++) {
-        floor_ops[i] = contend(b, true);
-        ops[i] = contend(b, false);
+    uint64_t *done = b->shared + 512;
+    pid_t child[FAIR_PROCESSES];
+    memset(done, 0, FAIR_PROCESSES * sizeof done[0]);
+    uint64_t from_ns = spw_now_ns() + UINT64_C(200000000), until_ns = from_ns + FAIR_NS;
+    spw_state_heartbeat(b->state, spw_now_ns());
+    for (int i = 0; i < FAIR_PROCESSES; i++) {
+        child[i] = fork();
+        if (child[i] != 0)
+            continue;
+        while (spw_now_ns() < from_ns)
+            sched_yield();
+        uint64_t mine = 0;
+        while (spw_now_ns() < until_ns) {
+            for (int k = 0; k < 100; k++) {
+                struct spw_ticket ticket;
+                mine += spw_acquire(&b->client, &b->ref, 1, 0, &ticket).may_call;
+            }
+        }
+        done[i] = mine;
+        _exit(0);
     }
-    qsort(ops, 5, sizeof ops[0], by_value);
-    qsort(floor_ops, 5, sizeof floor_ops[0], by_value);
-    printf("{\"bench\":\"admission\",\"case\":\"%s\",\"ops_per_s\":%.0f,\"floor\":\"clock_cas_%s\","
-           "\"floor_ops_per_s\":%.0f,\"ratio\":%.3f}\n",
-           name, ops[2], name, floor_ops[2], ops[2] / floor_ops[2]);
+    while (spw_now_ns() < until_ns) { /* in place of the sidecar */
+        usleep(100000);
+        spw_state_heartbeat(b->state, spw_now_ns());
+    }
+    double share[FAIR_PROCESSES], sum = 0;
+    for (int i = 0; i < FAIR_PROCESSES; i++) {
+        waitpid(child[i], NULL, 0);
+        share[i] = (double)done[i];
+        sum += share[i];
+    }
+    double mean = sum / FAIR_PROCESSES, least;
+    (void)median(share, FAIR_PROCESSES);
+    least = share[0];
+    printf("{\"bench\":\"admission\",\"case\":\"%s\",\"p50_ns\":%.1f,\"p99_ns\":%.1f,\"ops_per_s\":%.0f,"
+           "\"floor\":\"mean_share\",\"floor_p50_ns\":%.1f,\"ratio\":%.3f}\n",
+           name, (double)FAIR_NS / share[FAIR_PROCESSES / 2], (double)FAIR_NS / least,
+           sum * 1e9 / (double)FAIR_NS, (double)FAIR_NS / mean, least / mean);
 }
 
 static const char conf_text[] =
     "accounts:\n"
     "  allow: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
     "          limit: {rate: 10000000/s, burst: 4000000000, pods: 1}, integrations: {web: checkout}}\n"
+    "  allow_170_per_s: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
+    "          limit: {rate: 170/s, burst: 4000000000, pods: 1}, integrations: {web: checkout}}\n"
     "  deny: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
     "         limit: {rate: 1/d, burst: 1, pods: 1}, integrations: {web: checkout}}\n"
-    "  open: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
+    "  deny_17_per_hour: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
+    "         limit: {rate: 17/h, burst: 1, pods: 1}, integrations: {web: checkout}}\n"
+    "  other: {provider: taxcloud, connection: c, credentials: {api_key_env: HOME},\n"
     "         limit: {rate: 1000/s, burst: 1000, pods: 1}, integrations: {web: checkout}}\n"
-    "segment: {pub_dir: %s/pub, rw_dir: %s/rw, rate_records: 1024, cells: 64}\n";
+    "segment: {pub_dir: %s/pub, rw_dir: %s/rw, slots: 80, rate_records: 1024, cells: 64}\n";
 
-int main(void)
+/* Bring the account's breaker, gate and switch words to what the case is about. */
+static void prepare(struct bench *b, const char *account, bool open, bool shut, bool kill)
+{
+    const struct spw_map *map = spw_state_map(b->state);
+    struct spw_account_conf conf;
+    struct spw_ref found;
+    spw_ref_init(&found, account, "web");
+    if (!spw__ref_find(map, &found))
+        exit(1);
+    spw_ref_init(&b->ref, account, "web");
+    struct spw_account *record = spw_account_at(map, found.account_index);
+    struct spw_account_words *words = spw_account_words_at(map, found.account_index);
+    if (!record || !words || !spw_account_conf_read(record, &conf))
+        exit(1);
+    struct spw_breaker_word breaker = spw_breaker_unpack(spw_load_acq(&words->breaker));
+    breaker.state = open ? SPW_BREAKER_OPEN : SPW_BREAKER_CLOSED;
+    breaker.time_ms = open ? spw_map_ms(map, spw_now_ns()) + conf.cooldown_max_ms : 0;
+    spw_exchange(&words->breaker, spw_breaker_pack(&breaker));
+    spw_exchange(&words->gate, 0);
+    if (shut)
+        spw_gate_shut(map, words, spw_now_ns() + UINT64_C(3600000000000), SPW_GATE_RETRY_AFTER, spw_now_ns(),
+                      spw_now_ns());
+    spw_store_rlx(&record->switches, kill ? SPW_SWITCH_KILL : 0);
+}
+
+static bool asked_for(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    }
+    return argc < 2;
+}
+
+static void run_cases(struct bench *b, int argc, char **argv)
+{
+    static const struct {
+        const char *name, *account;
+        uint64_t (*batch)(struct bench *);
+        bool open, shut, kill;
+        double allowed_share;
+    } cases[] = {
+        {"allow", "allow", acquire_batch, false, false, false, 1},
+        {"allow_170_per_s", "allow_170_per_s", acquire_batch, false, false, false, 1},
+        {"deny", "deny", acquire_batch, false, false, false, 0},
+        {"deny_17_per_hour", "deny_17_per_hour", acquire_batch, false, false, false, 0},
+        {"breaker_open", "other", acquire_batch, true, false, false, 0},
+        {"gate_shut", "other", acquire_batch, false, true, false, 0},
+        {"kill_switch", "deny", acquire_batch, false, false, true, 1},
+        {"peek", "allow", peek_batch, false, false, false, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (!asked_for(cases[i].name, argc, argv))
+            continue;
+        prepare(b, cases[i].account, cases[i].open, cases[i].shut, cases[i].kill);
+        if (cases[i].allowed_share == 0) /* what is in the bucket is spent */
+            (void)cases[i].batch(b);
+        single(b, cases[i].name, cases[i].batch, cases[i].allowed_share);
+    }
+    prepare(b, "allow", false, false, false);
+    if (asked_for("contended_2", argc, argv))
+        contended(b, "contended_2");
+    if (asked_for("fair_64", argc, argv))
+        fairness(b, "fair_64");
+}
+
+int main(int argc, char **argv)
 {
     static struct bench b;
-    char dir[] = "/dev/shm/spillway-bench-XXXXXX", text[2048], path[64];
-    struct spw_conf *conf = NULL;
-    struct spw_state *state = NULL;
+    char dir[] = "/dev/shm/spillway-bench-XXXXXX", text[4096], path[64];
     struct spw_error err;
     if (!mkdtemp(dir))
         return 1;
@@ -154,31 +316,21 @@ int main(void)
     snprintf(path, sizeof path, "%s/rw", dir);
     mkdir(path, 0755);
     int n = snprintf(text, sizeof text, conf_text, dir, dir);
-    if (spw_conf_parse("bench", text, (size_t)n, &conf, &err) != SPW_STATUS_OK ||
-        spw_state_open(conf, &state, &err) != SPW_STATUS_OK) {
+    if (spw_conf_parse("bench", text, (size_t)n, &b.conf, &err) != SPW_STATUS_OK ||
+        spw_state_open(b.conf, &b.state, &err) != SPW_STATUS_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    struct spw_breaker_change open = {.forced = SPW_FORCED_OPEN};
-    struct spw_breaker_view view;
-    struct spw_attach_options options = {.pub_dir = spw_state_map(state) ? conf->segment.pub_dir : NULL,
-                                         .rw_dir = conf->segment.rw_dir};
-    if (spw_state_breaker_set(state, "open", &open, 0, false, spw_now_ns(), &view, &err) != SPW_STATUS_OK ||
-        spw_attach(&b.client, &options) != SPW_STATUS_OK)
-        return 1;
-    b.shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (b.shared == MAP_FAILED)
+    struct spw_attach_options options = {.pub_dir = b.conf->segment.pub_dir,
+                                         .rw_dir = b.conf->segment.rw_dir};
+    b.shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (b.shared == MAP_FAILED || spw_attach(&b.client, &options) != SPW_STATUS_OK)
         return 1;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    spw_state_heartbeat(state,
-                        UINT64_MAX - 1); /* nobody beats here, and silence would cost looks for a successor */
-    single(&b, "allow", "allow");
-    single(&b, "deny", "deny");
-    single(&b, "breaker_open", "open");
-    contended(&b, "contended_2", "allow");
+    run_cases(&b, argc, argv);
     spw_detach(&b.client);
-    spw_state_close(state, true);
-    spw_conf_destroy(conf);
+    spw_state_close(b.state, true);
+    spw_conf_destroy(b.conf);
     n = snprintf(text, sizeof text, "rm -rf %s", dir);
     return n > 0 && system(text) == 0 ? 0 : 1;
 }

@@ -19,6 +19,10 @@
 #define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
+/* For what a decision is made of, however the application is compiled; and for what is seldom run. */
+#define SPW_HOT  static inline __attribute__((always_inline))
+#define SPW_COLD __attribute__((noinline, cold, unused))
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -23,9 +23,10 @@ extern "C" {
 
 enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_OPEN };
 
-#define SPW_TIME_MASK  ((UINT64_C(1) << 39) - 1) /* 17 years of milliseconds */
-#define SPW_EPOCH_MASK UINT64_C(0x7FF)
-#define SPW_TRIPS_MAX  15u
+#define SPW_TIME_MASK         ((UINT64_C(1) << 39) - 1) /* 17 years of milliseconds */
+#define SPW_EPOCH_MASK        UINT64_C(0x7FF)
+#define SPW_TRIPS_MAX         15u
+#define SPW__BREAKER_SLACK_MS 60000u /* how much further ahead than a cooldown a word is still believed */
 
 struct spw_breaker_word {
     uint32_t state;
@@ -65,7 +66,7 @@ static inline bool spw_account_conf_read(const struct spw_account *account, stru
 static inline bool spw__breaker_sane(const struct spw_breaker_word *b, const struct spw_account_conf *conf,
                                      uint64_t now_ms)
 {
-    uint64_t ahead = (uint64_t)conf->cooldown_max_ms + conf->probe_ms + 60000;
+    uint64_t ahead = (uint64_t)conf->cooldown_max_ms + conf->probe_ms + SPW__BREAKER_SLACK_MS;
     return b->state <= SPW_BREAKER_HALF_OPEN && b->time_ms <= now_ms + ahead;
 }
 

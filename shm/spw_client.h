@@ -221,23 +221,21 @@ static inline struct spw_map *spw__data_map(struct spw_client *c)
     return __atomic_load_n(&c->map, __ATOMIC_ACQUIRE);
 }
 
-/* The segment to decide by; NULL when there is none in force. Hot: three loads of one line. */
+/* The segment to decide by; NULL when there is none in force. */
 static inline struct spw_map *spw__live_map(struct spw_client *c, uint64_t now_ns)
 {
     struct spw_map *map = spw__data_map(c);
-    if (__builtin_expect(map != NULL, 1)) {
-        /* SYNC retired: acquire: the successor, if any, is being put in place. */
-        bool retired = spw_load_acq(&spw_map_pub(map)->retired) != 0;
-        if (__builtin_expect(!retired && spw_map_silence_ns(map, now_ns) <= SPW_HEARTBEAT_STALE_NS, 1))
+    /* SYNC retired: acquire: the successor, if any, is being put in place. */
+    if (map && spw_load_acq(&spw_map_pub(map)->retired) == 0) {
+        if (spw_map_silence_ns(map, now_ns) <= SPW_HEARTBEAT_STALE_NS)
             return map;
-        if (!retired) { /* the sidecar is silent: decide on, and look now and then whether there is a new segment */
-            /* SYNC next-look: relaxed: a lone word. */
-            if (now_ns >= __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED)) {
-                __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
-                spw__map_newest(c, now_ns);
-            }
-            return spw__data_map(c);
+        /* The sidecar is silent: decide on, and look now and then whether there is a new segment.
+         * SYNC next-look: relaxed: a lone word. */
+        if (now_ns >= __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+            spw__map_newest(c, now_ns);
         }
+        return spw__data_map(c);
     }
     spw__map_newest(c, now_ns);
     map = spw__data_map(c);
@@ -328,6 +326,43 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
     return a;
 }
 
+/* The decision when anything is unusual: no segment, a new one, an account not looked up yet, or not quiet. */
+static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, struct spw_ref *ref,
+                                                        uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
+                                                        uint64_t now_ns, struct spw_ticket *ticket)
+{
+    struct spw_map *map = spw__live_map(c, now_ns);
+    struct spw_admission a;
+    if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) {
+        a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+    } else {
+        memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
+        memset(&a, 0, sizeof a);
+        a.verdict = map ? SPW_BAD_HANDLE : SPW_NOT_ATTACHED;
+    }
+    if (a.verdict == SPW_BAD_HANDLE)
+        ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
+    return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+}
+
+/* spw_acquire and spw_peek. */
+SPW_HOT struct spw_admission spw__acquire(struct spw_client *c, struct spw_ref *ref, uint32_t flags,
+                                          uint64_t tokens, uint64_t max_wait_ns, struct spw_ticket *ticket)
+{
+    struct spw_admission a;
+    struct spw__ref_words words;
+    const struct spw_map *map = spw__data_map(c);
+    /* SYNC retired: acquire: the successor, if any, is being put in place. */
+    bool quiet = map && max_wait_ns == 0 && spw__ref_look(map, ref, &words) &&
+                 spw_load_acq(&spw_map_pub(map)->retired) == 0;
+    uint64_t now_ns = spw_now_ns();
+    /* SYNC heartbeat: relaxed: a lone word. One that seems to be ahead, by a moment or by far, is not quiet, either. */
+    if (quiet && now_ns - spw_load_rlx(&spw_map_pub(map)->heartbeat_ns) <= SPW_HEARTBEAT_STALE_NS &&
+        spw__ref_quick(map, ref, &words, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
+        return a;
+    return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+}
+
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call
  * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves tokens that
  * will be earned within that time (an hour at most): then wait, and ask spw_reservation_confirm before the call. 0 never
@@ -335,23 +370,14 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
 static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_ref *ref, uint64_t tokens,
                                                uint64_t max_wait_ns, struct spw_ticket *ticket)
 {
-    uint64_t now_ns = spw_now_ns();
-    struct spw_map *map = spw__live_map(c, now_ns);
-    struct spw_admission a;
-    if (!map) {
-        memset(ticket, 0, sizeof *ticket);
-        return spw__unattached(c, tokens, now_ns);
-    }
-    if (!spw__ref_is_of(map, ref) && !spw__ref_find(map, ref)) {
-        memset(ticket, 0, sizeof *ticket);
-        memset(&a, 0, sizeof a);
-        a.verdict = SPW_BAD_HANDLE;
-        return a;
-    }
-    a = spw_ref_admit(map, ref, tokens, max_wait_ns, now_ns, ticket);
-    if (a.verdict == SPW_BAD_HANDLE)
-        ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
-    return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+    return spw__acquire(c, ref, 0, tokens, max_wait_ns, ticket);
+}
+
+/* Would spw_acquire allow it now? Loads only: nothing is taken, reserved or counted. */
+static inline struct spw_admission spw_peek(struct spw_client *c, struct spw_ref *ref, uint64_t tokens)
+{
+    struct spw_ticket unused;
+    return spw__acquire(c, ref, SPW_ACQUIRE_PEEK, tokens, 0, &unused);
 }
 
 /* The start_at_ns of a reservation has come: do gate and breaker still let the call through? may_call: make it, then

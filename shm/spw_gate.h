@@ -68,6 +68,12 @@ static inline bool spw__gate_newer(uint64_t a, uint64_t b)
     return d != 0 && d <= SPW__OBS_MASK / 2;
 }
 
+/* Does the next caller after this moment ask for all? */
+static inline bool spw__gate_asks(uint32_t source)
+{
+    return source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_UNKNOWN_BUFFER || source == SPW_GATE_REFRESH;
+}
+
 enum spw_gate_verdict { SPW_GATE_PASS, SPW_GATE_PASS_REFRESH, SPW_GATE_SHUT, SPW_GATE_GONE };
 
 /* May a call be made? take false: only look. REFRESH: this caller is the one that asks; the gate stays shut for the
@@ -90,9 +96,7 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
             *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns;
             return SPW_GATE_SHUT;
         }
-        bool ask = *source == SPW_GATE_UNKNOWN_429 || *source == SPW_GATE_UNKNOWN_BUFFER ||
-                   *source == SPW_GATE_REFRESH;
-        if (until_ms > now_ms || !ask || !take)
+        if (until_ms > now_ms || !spw__gate_asks(*source) || !take)
             return SPW_GATE_PASS; /* open, or further ahead than anybody may shut it: a damaged word */
         /* SYNC gate: acq_rel: one of the callers that find the moment over asks for all. */
         if (spw_cas(&words->gate, &word,

@@ -92,6 +92,14 @@ static inline uint64_t spw_map_ns_of_ms(const struct spw_map *map, uint64_t ms)
     return map->base_ns + ms * UINT64_C(1000000);
 }
 
+/* How long until a word's `ms`, which an honest writer sets at most max_ms ahead; 0 when that is past, or further off. */
+static inline uint64_t spw__map_wait_ns(const struct spw_map *map, uint64_t ms, uint64_t max_ms,
+                                        uint64_t now_ns)
+{
+    uint64_t wait_ns = spw_map_ns_of_ms(map, ms) - now_ns;
+    return wait_ns <= max_ms * UINT64_C(1000000) ? wait_ns : 0;
+}
+
 /* Fingerprint of what a client of this major version relies on: sizes of the base records and the fields in them.
  * Grown strides leave it alone; a field moved in the middle of a record changes it. */
 static inline uint64_t spw_format_hash(void)

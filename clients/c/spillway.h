@@ -274,6 +274,8 @@ struct spw_line_tax {
 #else
 #define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
+#define SPW_HOT static inline __attribute__((always_inline))
+#define SPW_COLD __attribute__((noinline, cold, unused))
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
 static inline uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
@@ -893,6 +895,10 @@ static inline uint64_t spw_map_ms_up(const struct spw_map *map, uint64_t ns) {
   return ns > map->base_ns ? (ns - map->base_ns + UINT64_C(999999)) / UINT64_C(1000000) : 0;
 }
 static inline uint64_t spw_map_ns_of_ms(const struct spw_map *map, uint64_t ms) { return map->base_ns + ms * UINT64_C(1000000); }
+static inline uint64_t spw__map_wait_ns(const struct spw_map *map, uint64_t ms, uint64_t max_ms, uint64_t now_ns) {
+  uint64_t wait_ns = spw_map_ns_of_ms(map, ms) - now_ns;
+  return wait_ns <= max_ms * UINT64_C(1000000) ? wait_ns : 0;
+}
 static inline uint64_t spw_format_hash(void) {
   static const uint16_t facts[] = {
       sizeof(struct spw_header),
@@ -1290,6 +1296,7 @@ enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_
 #define SPW_TIME_MASK ((UINT64_C(1) << 39) - 1)
 #define SPW_EPOCH_MASK UINT64_C(0x7FF)
 #define SPW_TRIPS_MAX 15u
+#define SPW__BREAKER_SLACK_MS 60000u
 struct spw_breaker_word {
   uint32_t state;
   uint32_t consecutive;
@@ -1316,7 +1323,7 @@ static inline bool spw_account_conf_read(const struct spw_account *account, stru
          out->window_tick_ms != 0;
 }
 static inline bool spw__breaker_sane(const struct spw_breaker_word *b, const struct spw_account_conf *conf, uint64_t now_ms) {
-  uint64_t ahead = (uint64_t)conf->cooldown_max_ms + conf->probe_ms + 60000;
+  uint64_t ahead = (uint64_t)conf->cooldown_max_ms + conf->probe_ms + SPW__BREAKER_SLACK_MS;
   return b->state <= SPW_BREAKER_HALF_OPEN && b->time_ms <= now_ms + ahead;
 }
 enum spw_breaker_verdict { SPW_BREAKER_PASS, SPW_BREAKER_PROBE, SPW_BREAKER_REFUSE, SPW_BREAKER_GONE };
@@ -1502,6 +1509,9 @@ static inline bool spw__gate_newer(uint64_t a, uint64_t b) {
   uint64_t d = (a - b) & SPW__OBS_MASK;
   return d != 0 && d <= SPW__OBS_MASK / 2;
 }
+static inline bool spw__gate_asks(uint32_t source) {
+  return source == SPW_GATE_UNKNOWN_429 || source == SPW_GATE_UNKNOWN_BUFFER || source == SPW_GATE_REFRESH;
+}
 enum spw_gate_verdict { SPW_GATE_PASS, SPW_GATE_PASS_REFRESH, SPW_GATE_SHUT, SPW_GATE_GONE };
 static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, struct spw_account_words *words, const struct spw_account_conf *conf,
                                                    uint64_t now_ns, bool take, uint64_t *wait_ns, uint32_t *source) {
@@ -1516,8 +1526,7 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
       *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns;
       return SPW_GATE_SHUT;
     }
-    bool ask = *source == SPW_GATE_UNKNOWN_429 || *source == SPW_GATE_UNKNOWN_BUFFER || *source == SPW_GATE_REFRESH;
-    if (until_ms > now_ms || !ask || !take) return SPW_GATE_PASS;
+    if (until_ms > now_ms || !spw__gate_asks(*source) || !take) return SPW_GATE_PASS;
     if (spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, word >> 39 & SPW__OBS_MASK, now_ms + conf->probe_ms)))
       return SPW_GATE_PASS_REFRESH;
   }
@@ -1928,6 +1937,19 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
 
 /* ---- spw_ref.h ---- */
 
+struct spw__ref_bucket {
+  uint64_t slot_version;
+  uint64_t slot;
+  uint32_t limiter_index;
+  const struct spw_limiter *limiter;
+  struct spw_limiter_words *words;
+  const uint64_t *version;
+  uint64_t base_ns, span_ns;
+  uint64_t units_fixed, units_num, units_den, e0_units, burst_units, units_per_token;
+  uint64_t ns_fixed;
+  uint64_t nearly_full_units;
+  uint64_t keep_units, tokens_max;
+};
 struct spw_ref {
   char account[SPW_NAME_BYTES];
   char integration[SPW_NAME_BYTES];
@@ -1939,11 +1961,11 @@ struct spw_ref {
   const struct spw_account *record;
   const uint32_t *skip;
   struct spw_account_words *words;
-  const struct spw_limiter *limiter;
-  struct spw_limiter_words *limiter_words;
-  struct spw_gcra conf;
-  uint64_t conf_version;
-  uint32_t conf_slot;
+  uint64_t *counts;
+  uint64_t counts_per_slot;
+  struct spw__ref_bucket bucket;
+  struct spw_account_conf conf;
+  uint64_t conf_seq;
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
   memset(ref, 0, sizeof *ref);
@@ -1953,8 +1975,7 @@ static inline void spw_ref_init(struct spw_ref *ref, const char *account, const 
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
   ref->generation = 0;
   ref->batch = false;
-  ref->limiter = NULL;
-  ref->conf_version = 0;
+  ref->bucket.slot_version = 0;
   for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
     const struct spw_account *a = spw_account_at(map, i);
     if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
@@ -1966,10 +1987,6 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->record = a;
       ref->skip = &a->skip;
       ref->words = spw_account_words_at(map, i);
-      if (a->limiters_count == 1) {
-        ref->limiter_words = spw_limiter_words_at(map, a->limiters[0]);
-        ref->limiter = ref->limiter_words ? spw_limiter_at(map, a->limiters[0]) : NULL;
-      }
     }
   }
   for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
@@ -1982,82 +1999,199 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
   }
   return ref->generation != 0;
 }
-static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
-  uint32_t skip = spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF;
-  return SPW_ACQUIRE_SKIP(skip) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
+SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) {
+  return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF;
 }
-static inline bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
+static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
+  return SPW_ACQUIRE_SKIP(spw__ref_skip(ref)) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
+}
+SPW_HOT bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
   return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
 }
-static inline void spw__ref_learn(struct spw_ref *ref) {
-  if (!ref->limiter) return;
-  uint32_t slot = spw_bucket_slot(spw_load_acq(&ref->limiter_words->level));
-  ref->conf_version = 0;
-  if (spw_limiter_conf_read(ref->limiter, slot, &ref->conf)) {
-    ref->conf_slot = slot;
-    ref->conf_version = ref->conf.version * 2;
-  }
-}
-static inline bool spw__ref_quiet(const struct spw_map *map, const struct spw_ref *ref) {
+SPW_HOT bool spw__ref_same(const struct spw_ref *ref) {
   const struct spw_account *a = ref->record;
-  return spw_load32_acq(&a->state) == SPW_RECORD_LIVE && a->record_generation == ref->account_generation && a->permits_count == 0 &&
-         a->limiters_count == 1 &&
-         (spw_load_rlx(&a->switches) | spw_load_rlx(&a->forced) | spw_load_rlx(&ref->limiter->switches) |
-          spw_load_rlx(&spw_map_pub(map)->switches)) == 0 &&
-         spw_load_acq(&ref->words->gate) == 0;
+  return spw_load32_acq(&a->state) == SPW_RECORD_LIVE && spw_load32_rlx(&a->record_generation) == ref->account_generation &&
+         spw_load32_rlx(&a->permits_count) == 0 && spw_load32_rlx(&a->limiters_count) == 1 &&
+         spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
 }
-static inline bool spw__admit_quiet(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, struct spw_admission *a,
-                                    struct spw_ticket *ticket) {
-  uint64_t breaker = spw_load_acq(&ref->words->breaker);
-  if (breaker >> 62 != SPW_BREAKER_CLOSED || !spw__ref_quiet(map, ref)) return false;
-  uint64_t returned = spw_load_acq(&ref->limiter_words->returned_units);
-  uint64_t word = spw_load_acq(&ref->limiter_words->level);
-  for (int i = 0; i < SPW_CAS_TRIES; i++) {
-    uint64_t level = spw_bucket_level(word), next = 0;
-    if (spw_bucket_slot(word) != ref->conf_slot || spw_load_acq(&ref->limiter->conf[ref->conf_slot].version) != ref->conf_version ||
-        level > spw_gcra_earned(&ref->conf, now_ns))
-      return false;
-    uint64_t keep = ref->batch ? ref->conf.reserve_units : 0;
-    enum spw_gcra_result result = spw_gcra_take(&ref->conf, level, now_ns, tokens, keep, 0, &next, &a->wait_ns);
-    if (result == SPW_GCRA_NEVER || (result == SPW_GCRA_WAIT && ref->batch)) return false;
-    a->version = ref->conf.version;
-    if (result == SPW_GCRA_WAIT) {
-      a->verdict = SPW_DENY;
-      a->cause = SPW_CAUSE_BUCKET_EMPTY;
-      return true;
+static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref) {
+  struct spw__ref_bucket *b = &ref->bucket;
+  struct spw_gcra g;
+  b->slot_version = 0;
+  b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
+  b->limiter = spw_limiter_at(map, b->limiter_index);
+  b->words = spw_limiter_words_at(map, b->limiter_index);
+  struct spw_stats *stats = spw_stats_at(map, ref->account_index);
+  ref->conf_seq = spw_load_acq(&ref->record->conf_seq);
+  if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words || !spw_account_conf_read(ref->record, &ref->conf)) return;
+  ref->counts = stats->count;
+  ref->counts_per_slot = (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
+  uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
+  if (!spw_limiter_conf_read(b->limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX || g.units_num < g.units_den ||
+      g.units_num / g.units_den > SPW_UNITS_PER_NS || g.e0_units < g.burst_units || g.e0_units > SPW_LEVEL_MAX / 2 || g.reserve_units > g.burst_units)
+    return;
+  b->slot = spw_bucket_word(slot, 0);
+  b->version = &b->limiter->conf[slot].version;
+  b->base_ns = g.base_ns;
+  b->span_ns = (SPW_LEVEL_MAX - g.e0_units) / (SPW_UNITS_PER_NS + 1);
+  b->units_fixed = g.units_den == 1 ? g.units_num << 62 : g.units_fixed;
+  b->ns_fixed = (uint64_t)((((spw_u128)g.units_den << 64) - 1) / g.units_num);
+  b->units_num = g.units_num;
+  b->units_den = g.units_den;
+  b->e0_units = g.e0_units;
+  b->burst_units = g.burst_units;
+  b->nearly_full_units = g.burst_units > 2 ? g.burst_units - 2 : 0;
+  b->units_per_token = g.units_per_token;
+  b->keep_units = ref->batch ? g.reserve_units : 0;
+  b->tokens_max = (g.burst_units - b->keep_units) / g.units_per_token;
+  b->slot_version = g.version * 2;
+}
+struct spw__ref_verdict {
+  enum spw_verdict verdict;
+  enum spw_cause cause;
+  uint64_t wait_ns;
+  uint64_t in_hand_units, version, units_per_token;
+};
+struct spw__ref_words {
+  uint64_t breaker, gate, forced, switches;
+  bool skip;
+};
+static inline bool spw__ref_shut(const struct spw_map *map, const struct spw_ref *ref, uint64_t breaker, uint64_t gate, uint64_t forced,
+                                 uint64_t now_ns, struct spw__ref_verdict *d) {
+  uint32_t state = (uint32_t)(breaker >> 62), source = spw_gate_source(gate);
+  if (breaker == SPW_MOVED || gate == SPW_MOVED || forced > SPW_FORCED_OPEN || state > SPW_BREAKER_HALF_OPEN ||
+      spw_load_acq(&ref->record->conf_seq) != ref->conf_seq)
+    return false;
+  uint64_t ahead_ms = (uint64_t)ref->conf.cooldown_max_ms + ref->conf.probe_ms + SPW__BREAKER_SLACK_MS;
+  uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW_GATE_MAX_MS, now_ns);
+  uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns);
+  d->verdict = SPW_DENY;
+  if (forced == SPW_FORCED_OPEN) {
+    d->verdict = SPW_NEVER;
+    d->cause = SPW_CAUSE_BREAKER_FORCED;
+    d->wait_ns = SPW_FOREVER_NS;
+  } else if (state != SPW_BREAKER_CLOSED && open_ns) {
+    d->cause = SPW_CAUSE_BREAKER_OPEN;
+    d->wait_ns = open_ns > gate_ns ? open_ns : gate_ns;
+  } else if (state == SPW_BREAKER_CLOSED && gate_ns) {
+    bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
+    d->cause = buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT;
+    d->wait_ns = gate_ns;
+  } else {
+    d->verdict = SPW_ALLOW;
+    return state == SPW_BREAKER_CLOSED && !spw__gate_asks(source);
+  }
+  return true;
+}
+SPW_HOT uint64_t spw__ref_when_ns(const struct spw__ref_bucket *b, uint64_t units) {
+  uint64_t ns = (uint64_t)((spw_u128)units * b->ns_fixed >> 64);
+  uint64_t left = units * b->units_den - ns * b->units_num;
+  return ns + (uint64_t)(left > 0) + (uint64_t)(left > b->units_num);
+}
+SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt, uint64_t units) {
+  uint64_t rest = dt * b->units_num - units * b->units_den;
+  return b->e0_units + units + (uint64_t)(rest > 0) + (uint64_t)(rest > b->units_den) - b->burst_units;
+}
+SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw__ref_verdict *d,
+                           struct spw_charge *charge) {
+  const struct spw__ref_bucket *b = &ref->bucket;
+  uint64_t dt = now_ns - b->base_ns, need = tokens * b->units_per_token, slot = b->slot;
+  if (dt > b->span_ns || tokens > b->tokens_max) return false;
+  uint64_t units = (uint64_t)((spw_u128)dt * b->units_fixed >> 62), earned = b->e0_units + units;
+  uint64_t level, in_hand, next, wait_ns = 0;
+  bool denied = false;
+  uint64_t returned = spw_load_acq(&b->words->returned_units);
+  uint64_t word = spw_load_acq(&b->words->level);
+  for (int i = 0;; i++) {
+    level = word ^ slot;
+    in_hand = earned - level;
+    if (level > earned || spw_load_acq(b->version) != b->slot_version || i == SPW_CAS_TRIES) return false;
+    uint64_t full = 0;
+    next = level + need;
+    if (__builtin_expect(in_hand >= b->nearly_full_units, 0)) full = spw__ref_full_level(b, dt, units);
+    if (__builtin_expect(level < full, 0)) {
+      next = full + need;
+    } else if (__builtin_expect(in_hand < need + b->keep_units, 0)) {
+      uint64_t when_ns = spw__ref_when_ns(b, next + b->keep_units - b->e0_units);
+      denied = when_ns > dt;
+      wait_ns = denied ? when_ns - dt : 0;
     }
-    if (spw_cas(&ref->limiter_words->level, &word, spw_bucket_word(ref->conf_slot, next))) {
-      a->may_call = true;
-      ticket->epoch = (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK);
-      ticket->charged = 1;
-      ticket->charge[0].level = next - tokens * ref->conf.units_per_token;
-      ticket->charge[0].version = ref->conf.version;
-      ticket->charge[0].returned = returned;
-      ticket->charge[0].at_ns = now_ns;
-      return true;
-    }
+    if (denied || !take || spw_cas(&b->words->level, &word, slot | next)) break;
     spw_relax();
   }
-  return false;
+  in_hand += (uint64_t)(dt * b->units_num - units * b->units_den >= b->units_den);
+  d->in_hand_units = in_hand < b->burst_units ? in_hand : b->burst_units;
+  if (denied && d->verdict == SPW_ALLOW) {
+    d->verdict = SPW_DENY;
+    d->cause = ref->batch && d->in_hand_units >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY;
+  }
+  d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns;
+  d->version = b->slot_version / 2;
+  d->units_per_token = b->units_per_token;
+  if (take && !denied) {
+    charge->version = b->slot_version / 2;
+    charge->level = next - need;
+    charge->returned = returned;
+    charge->at_ns = now_ns;
+  }
+  return true;
+}
+SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w) {
+  const struct spw_header *pub = spw_map_pub(map);
+  if (!ref->bucket.slot_version || !spw__ref_is_of(map, ref) || !spw__ref_same(ref)) return false;
+  w->breaker = spw_load_acq(&ref->words->breaker);
+  w->gate = spw_load_acq(&ref->words->gate);
+  w->forced = spw_load_rlx(&ref->record->forced);
+  w->switches = spw_load_rlx(&ref->record->switches) | spw_load_rlx(&ref->bucket.limiter->switches) | spw_load_rlx(&pub->switches);
+  w->skip = (spw__ref_skip(ref) & 1) != 0;
+  return true;
+}
+SPW_HOT bool spw__ref_quick(const struct spw_map *map, const struct spw_ref *ref, const struct spw__ref_words *w, uint64_t tokens, uint64_t now_ns,
+                            bool take, struct spw_admission *a, struct spw_ticket *ticket) {
+  struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, 0, 0, 0, 0};
+  if (__builtin_expect((w->breaker >> 62 | w->gate | w->forced) != 0, 0)) {
+    struct spw__ref_verdict shut = d;
+    if (!spw__ref_shut(map, ref, w->breaker, w->gate, w->forced, now_ns, &shut)) return false;
+    d.verdict = shut.verdict;
+    d.cause = shut.cause;
+    d.wait_ns = shut.wait_ns;
+  }
+  bool open = d.verdict == SPW_ALLOW, free = w->skip || w->switches & SPW_SWITCH_KILL;
+  if (!free && (w->switches || !spw__ref_take(ref, tokens, now_ns, take && open, &d, &ticket->charge[0]))) return false;
+  if (take && map->self.lock_fd >= 0)
+    spw_add_rlx(ref->counts + map->self.slot * ref->counts_per_slot + (d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause)), 1);
+  a->verdict = d.verdict;
+  a->cause = d.cause;
+  a->wait_ns = d.wait_ns;
+  a->start_at_ns = 0;
+  a->version = d.version;
+  a->available_units = d.in_hand_units;
+  a->units_per_token = d.units_per_token;
+  a->breaker_state = (uint32_t)(w->breaker >> 62);
+  a->observed = false;
+  a->may_call = d.verdict == SPW_ALLOW;
+  memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
+  ticket->generation = map->generation;
+  ticket->account_index = ref->account_index;
+  ticket->taken_ns = now_ns;
+  ticket->tokens = tokens;
+  ticket->epoch = open ? (uint32_t)(w->breaker >> 39 & SPW_EPOCH_MASK) : 0;
+  ticket->charged = take && !free && d.verdict == SPW_ALLOW;
+  return true;
+}
+static inline struct spw_admission spw__ref_whole(const struct spw_map *map, struct spw_ref *ref, uint32_t flags, uint64_t tokens,
+                                                  uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
+  struct spw_admission a = spw_admit(map, ref->account_index, ref->account_generation, flags | spw_ref_flags(ref) | SPW_ACQUIRE_SHARE, tokens,
+                                     max_wait_ns, now_ns, ticket);
+  if (a.verdict != SPW_BAD_HANDLE) spw__ref_learn(map, ref);
+  return a;
 }
 static inline struct spw_admission spw_ref_admit(const struct spw_map *map, struct spw_ref *ref, uint64_t tokens, uint64_t max_wait_ns,
                                                  uint64_t now_ns, struct spw_ticket *ticket) {
   struct spw_admission a;
-  if (ref->limiter && ref->conf_version && max_wait_ns == 0) {
-    memset(&a, 0, sizeof a);
-    memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
-    ticket->generation = map->generation;
-    ticket->account_index = ref->account_index;
-    ticket->taken_ns = now_ns;
-    ticket->tokens = tokens;
-    if (spw__admit_quiet(map, ref, tokens, now_ns, &a, ticket)) {
-      spw_stat_count(map, ref->account_index, a.may_call ? SPW_STAT_ALLOW : SPW_STAT_DENY_BUCKET);
-      return a;
-    }
-  }
-  a = spw_admit(map, ref->account_index, ref->account_generation, spw_ref_flags(ref) | SPW_ACQUIRE_SHARE, tokens, max_wait_ns, now_ns, ticket);
-  if (a.version != ref->conf.version || !ref->conf_version) spw__ref_learn(ref);
-  return a;
+  struct spw__ref_words words;
+  if (max_wait_ns == 0 && spw__ref_look(map, ref, &words) && spw__ref_quick(map, ref, &words, tokens, now_ns, true, &a, ticket)) return a;
+  return spw__ref_whole(map, ref, 0, tokens, max_wait_ns, now_ns, ticket);
 }
 
 /* ---- spw_text.h ---- */
@@ -3230,21 +3364,19 @@ static inline struct spw_map *spw__data_map(struct spw_client *c) {
   return __atomic_load_n(&c->map, __ATOMIC_ACQUIRE);
 }
 
-/* The segment to decide by; NULL when there is none in force. Hot: three loads of one line. */
+/* The segment to decide by; NULL when there is none in force. */
 static inline struct spw_map *spw__live_map(struct spw_client *c, uint64_t now_ns) {
   struct spw_map *map = spw__data_map(c);
-  if (__builtin_expect(map != NULL, 1)) {
-    /* SYNC retired: acquire: the successor, if any, is being put in place. */
-    bool retired = spw_load_acq(&spw_map_pub(map)->retired) != 0;
-    if (__builtin_expect(!retired && spw_map_silence_ns(map, now_ns) <= SPW_HEARTBEAT_STALE_NS, 1)) return map;
-    if (!retired) { /* the sidecar is silent: decide on, and look now and then whether there is a new segment */
-      /* SYNC next-look: relaxed: a lone word. */
-      if (now_ns >= __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
-        spw__map_newest(c, now_ns);
-      }
-      return spw__data_map(c);
+  /* SYNC retired: acquire: the successor, if any, is being put in place. */
+  if (map && spw_load_acq(&spw_map_pub(map)->retired) == 0) {
+    if (spw_map_silence_ns(map, now_ns) <= SPW_HEARTBEAT_STALE_NS) return map;
+    /* The sidecar is silent: decide on, and look now and then whether there is a new segment.
+         * SYNC next-look: relaxed: a lone word. */
+    if (now_ns >= __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED)) {
+      __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+      spw__map_newest(c, now_ns);
     }
+    return spw__data_map(c);
   }
   spw__map_newest(c, now_ns);
   map = spw__data_map(c);
@@ -3326,28 +3458,51 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
   return a;
 }
 
+/* The decision when anything is unusual: no segment, a new one, an account not looked up yet, or not quiet. */
+static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens,
+                                                        uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
+  struct spw_map *map = spw__live_map(c, now_ns);
+  struct spw_admission a;
+  if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) {
+    a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+  } else {
+    memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
+    memset(&a, 0, sizeof a);
+    a.verdict = map ? SPW_BAD_HANDLE : SPW_NOT_ATTACHED;
+  }
+  if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
+  return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+}
+
+/* spw_acquire and spw_peek. */
+SPW_HOT struct spw_admission spw__acquire(struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
+                                          struct spw_ticket *ticket) {
+  struct spw_admission a;
+  struct spw__ref_words words;
+  const struct spw_map *map = spw__data_map(c);
+  /* SYNC retired: acquire: the successor, if any, is being put in place. */
+  bool quiet = map && max_wait_ns == 0 && spw__ref_look(map, ref, &words) && spw_load_acq(&spw_map_pub(map)->retired) == 0;
+  uint64_t now_ns = spw_now_ns();
+  /* SYNC heartbeat: relaxed: a lone word. One that seems to be ahead, by a moment or by far, is not quiet, either. */
+  if (quiet && now_ns - spw_load_rlx(&spw_map_pub(map)->heartbeat_ns) <= SPW_HEARTBEAT_STALE_NS &&
+      spw__ref_quick(map, ref, &words, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
+    return a;
+  return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+}
+
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call
  * (not before start_at_ns, CLOCK_BOOTTIME) and tell spw_report how it ended. max_wait_ns > 0 reserves tokens that
  * will be earned within that time (an hour at most): then wait, and ask spw_reservation_confirm before the call. 0 never
  * waits. ref->endpoint says what kind of call it is. Lock-free, no system call while attached. */
 static inline struct spw_admission spw_acquire(struct spw_client *c, struct spw_ref *ref, uint64_t tokens, uint64_t max_wait_ns,
                                                struct spw_ticket *ticket) {
-  uint64_t now_ns = spw_now_ns();
-  struct spw_map *map = spw__live_map(c, now_ns);
-  struct spw_admission a;
-  if (!map) {
-    memset(ticket, 0, sizeof *ticket);
-    return spw__unattached(c, tokens, now_ns);
-  }
-  if (!spw__ref_is_of(map, ref) && !spw__ref_find(map, ref)) {
-    memset(ticket, 0, sizeof *ticket);
-    memset(&a, 0, sizeof a);
-    a.verdict = SPW_BAD_HANDLE;
-    return a;
-  }
-  a = spw_ref_admit(map, ref, tokens, max_wait_ns, now_ns, ticket);
-  if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0; /* removed, or removed and made again: looked up at the next call */
-  return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+  return spw__acquire(c, ref, 0, tokens, max_wait_ns, ticket);
+}
+
+/* Would spw_acquire allow it now? Loads only: nothing is taken, reserved or counted. */
+static inline struct spw_admission spw_peek(struct spw_client *c, struct spw_ref *ref, uint64_t tokens) {
+  struct spw_ticket unused;
+  return spw__acquire(c, ref, SPW_ACQUIRE_PEEK, tokens, 0, &unused);
 }
 
 /* The start_at_ns of a reservation has come: do gate and breaker still let the call through? may_call: make it, then
