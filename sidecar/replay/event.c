@@ -126,7 +126,7 @@ static bool take_seconds(struct read *r, const json_t *value, uint64_t *out_ns)
     return true;
 }
 
-/* "250ms" as in the configuration, "0.25" seconds, or a JSON whole number of nanoseconds. */
+/* "250ms" as in the configuration, "0.25" or 0.25 seconds, or a JSON whole number of nanoseconds. */
 static bool take_span(struct read *r, const json_t *value, uint64_t *out_ns)
 {
     struct spw_error ignored;
@@ -136,6 +136,9 @@ static bool take_span(struct read *r, const json_t *value, uint64_t *out_ns)
         *out_ns = (uint64_t)json_integer_value(value);
         return true;
     }
+    char number[SPW_REPLAY_NUMBER_BYTES];
+    if (json_is_real(value) && spw_replay_number_text(value, number))
+        text = number;
     if (text && spw_replay_seconds_parse(text, out_ns))
         return true;
     if (!text || spw_parse_duration_ms(text, &ms, &ignored) || ms > SPAN_MAX_NS / NS_PER_MS)
@@ -439,8 +442,10 @@ static bool read_limit(struct read *r, json_t *value)
     } parts[] = {{"rate", read_rate}, {"burst", read_burst}, {"pods", read_pods}};
     const char *name;
     json_t *part;
+    if (json_is_string(value))
+        return read_rate(r, value);
     if (!json_is_object(value))
-        return fault(r, "write an object of rate, burst and pods");
+        return fault(r, "write a rate, or an object of rate, burst and pods");
     json_object_foreach(value, name, part)
     {
         bool known = false, ok = true;
