@@ -174,7 +174,7 @@ static bool read_rate_row(struct spw_rates_reader *r, const struct spw_rates_cel
         fault = "is no code: up to five digits";
     else if (at = 3, (fault = spw_rates_fraction(&cells[3], &within)) == NULL)
         at = 4, fault = spw_rates_fraction(&cells[4], &outside);
-    if (!fault && (at = 7, !read_day(&cells[7], &j->from_day)))
+    if (!fault && (at = 7, !read_day(&cells[7], &j->from_day) || j->from_day == UINT32_MAX))
         fault = "is no day: write it as 20260401";
     if (!fault && (at = 8, !read_day(&cells[8], &j->to_day)))
         fault = "is no day: write it as 20260630, or 99991231 for none";
@@ -349,7 +349,8 @@ static bool read_boundary(struct spw_rates_reader *r, const char *line, size_t b
         return false;
     }
     b->plus4 = cells[0].text[0] == '4';
-    if (!read_day(&cells[1], &b->from_day) || !read_day(&cells[2], &b->to_day) || b->to_day < b->from_day) {
+    if (!read_day(&cells[1], &b->from_day) || !read_day(&cells[2], &b->to_day) ||
+        b->from_day == UINT32_MAX || b->to_day < b->from_day) {
         spw_rates_report(r, r->line, NULL, "columns 2 and 3 are no first and last day, as 20260401,20260630");
         return false;
     }
