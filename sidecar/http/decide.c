@@ -23,9 +23,9 @@
 #include "sidecar/http/decide_internal.h"
 #include "sidecar/obs/log.h"
 
-/* Answers that may be told again: of the newest carts and decisions, and of no more than this memory. */
-#define KEPT_MAX_COUNT 8192u
-#define KEPT_MAX_BYTES (8u << 20)
+/* Room for answers that may be told again: some 6,000 decisions, as many carts. */
+#define DECISIONS_BYTES (6u << 20)
+#define CARTS_BYTES     (4u << 20)
 
 const double spw_latency_bounds_s[SPW_LATENCY_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                           0.1,   0.25,   0.5,   1,    1.8,   2.5};
@@ -341,9 +341,12 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
     struct spw_store_counts counts;
     spw_store_counts(options->store, &counts);
     d->has_past = counts.newest_sequence > 0;
-    d->carts = spw_reuse_new(KEPT_MAX_COUNT, KEPT_MAX_BYTES);
-    d->decisions = spw_reuse_new(KEPT_MAX_COUNT, KEPT_MAX_BYTES);
-    if (!d->carts || !d->decisions || !spw_key_maker_init(&d->keys)) {
+    bool reuses = false;
+    for (uint32_t i = 0; i < options->conf->accounts_count; i++)
+        reuses |= options->conf->accounts[i].reuse_ms > 0;
+    d->carts = reuses ? spw_reuse_new(CARTS_BYTES) : NULL;
+    d->decisions = spw_reuse_new(DECISIONS_BYTES);
+    if ((reuses && !d->carts) || !d->decisions || !spw_key_maker_init(&d->keys)) {
         spw_decider_destroy(d);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "quote: no memory or no random bytes: raise the container's memory limit");

@@ -275,13 +275,15 @@ static bool look_at_row(void *owner, const struct spw_flag_row *row)
     return !past->found;
 }
 
-/* Before the last start, or pushed out of memory: what was answered with a flag is in the ledger. It is asked only
+#define CROWDED_NS UINT64_C(60000000000)
+
+/* Before the last start, or pushed out of memory while young: what was answered with a flag is in the ledger. It is asked only
  * while memory cannot know, so that quotes do not wait for the disk. */
 static bool ledger_may_know(const struct spw_decider *d)
 {
     uint64_t now_ns = spw_decider_now(d), crowded_ns = spw_reuse_crowded_ns(d->decisions);
     return (d->has_past && now_ns - d->started_ns < REPEAT_NS) ||
-           (crowded_ns && now_ns - crowded_ns < REPEAT_NS);
+           (crowded_ns && now_ns - crowded_ns < CROWDED_NS);
 }
 
 static bool repeat_from_ledger(struct spw_job *job)

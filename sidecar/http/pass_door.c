@@ -14,11 +14,10 @@
 #include "sidecar/http/pass_internal.h"
 #include "sidecar/obs/log.h"
 
-#define CONNECTIONS_MAX     512u
-#define DOCUMENTS_MAX_COUNT 16384u
-#define DOCUMENTS_MAX_BYTES (8u << 20)
-#define BODY_MAX_BYTES      (1u << 20) /* a transaction of a thousand lines is some hundred KiB */
-#define TOKEN_MAX_BYTES     1100u
+#define CONNECTIONS_MAX 512u
+#define DOCUMENTS_BYTES (4u << 20) /* some thousands; older ones are looked up in the ledger */
+#define BODY_MAX_BYTES  (1u << 20) /* a transaction of a thousand lines is some hundred KiB */
+#define TOKEN_MAX_BYTES 1100u
 
 void spw_passing_free(struct spw_passing *p)
 {
@@ -390,12 +389,15 @@ enum spw_status spw_pass_doors_new(const struct spw_pass_doors_options *options,
                                    struct spw_error *err)
 {
     struct spw_pass_doors *doors = calloc(1, sizeof *doors);
+    bool listens = false;
     *out = NULL;
     if (doors) {
         doors->options = *options;
-        doors->documents = spw_reuse_new(DOCUMENTS_MAX_COUNT, DOCUMENTS_MAX_BYTES);
+        for (uint32_t i = 0; i < options->conf->accounts_count; i++)
+            listens |= options->conf->accounts[i].listen[0] != 0;
+        doors->documents = listens ? spw_reuse_new(DOCUMENTS_BYTES) : NULL;
     }
-    if (!doors || !doors->documents || !spw_key_maker_init(&doors->keys)) {
+    if (!doors || (listens && !doors->documents) || !spw_key_maker_init(&doors->keys)) {
         spw_pass_doors_destroy(doors);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "pass-through doors: no memory: raise the container's memory limit");

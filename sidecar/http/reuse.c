@@ -1,7 +1,8 @@
 /* reuse.c: answers that may be given again. See reuse.h.
  *
- * A table is a chained hash and a list in the order of putting. An answer is one block: what it has beyond the fixed
- * fields is copied behind it, so that small carts cost little.
+ * A table is one ring of bytes in which answers lie in the order of putting, and chains through them by key. What an
+ * answer has beyond the fixed fields is copied behind it, so that small carts take little. Room for a new one is made by
+ * dropping the oldest; one that was replaced stays where it lies, in no chain, until its turn.
  */
 #include "sidecar/http/reuse.h"
 
@@ -12,14 +13,16 @@
 
 #include <openssl/evp.h>
 
-#define CHAINS_COUNT 1024u /* a power of two */
+#define CHAINS_COUNT 4096u /* a power of two */
+#define YOUNG_NS     UINT64_C(60000000000)
 
 struct kept {
     struct spw_key key;
     struct kept *chained;
-    struct kept *older, *newer;
-    uint64_t until_ns;
+    struct kept *newer, *older;
+    uint64_t put_ns, until_ns;
     size_t bytes;
+    bool is_chained;          /* false: replaced or over */
     struct spw_result result; /* its pointers are set anew when it is told */
     uint32_t rate_ppb;
     uint32_t jurisdictions_count;
@@ -29,8 +32,8 @@ struct kept {
 };
 
 struct spw_reuse {
-    uint32_t max_count, count;
-    size_t max_bytes, bytes;
+    unsigned char *ring;
+    size_t ring_bytes;
     uint64_t crowded_ns;
     struct kept *oldest, *newest;
     struct kept *chains[CHAINS_COUNT];
@@ -62,13 +65,18 @@ bool spw_key_make(const struct spw_key_maker *maker, const char *kind, const cha
 
 /* ---- the table ---- */
 
-struct spw_reuse *spw_reuse_new(uint32_t max_count, size_t max_bytes)
+struct spw_reuse *spw_reuse_new(size_t bytes)
 {
     struct spw_reuse *reuse = calloc(1, sizeof *reuse);
-    if (reuse) {
-        reuse->max_count = max_count;
-        reuse->max_bytes = max_bytes;
+    if (!reuse)
+        return NULL;
+    reuse->ring = malloc(bytes);
+    reuse->ring_bytes = bytes;
+    if (!reuse->ring) {
+        free(reuse);
+        return NULL;
     }
+    memset(reuse->ring, 0, bytes);
     return reuse;
 }
 
@@ -87,31 +95,56 @@ static struct kept **find(struct spw_reuse *reuse, const struct spw_key *key)
     return at;
 }
 
-static void drop(struct spw_reuse *reuse, struct kept **at)
+/* Out of its chain; its bytes are free when it is the oldest. */
+static void unchain(struct kept **at)
 {
     struct kept *kept = *at;
     *at = kept->chained;
-    *(kept->older ? &kept->older->newer : &reuse->oldest) = kept->newer;
-    *(kept->newer ? &kept->newer->older : &reuse->newest) = kept->older;
-    reuse->count--;
-    reuse->bytes -= kept->bytes;
-    free(kept);
+    kept->is_chained = false;
 }
 
 void spw_reuse_drop(struct spw_reuse *reuse, const struct spw_key *key)
 {
     struct kept **at = find(reuse, key);
     if (*at)
-        drop(reuse, at);
+        unchain(at);
+}
+
+static void drop_oldest(struct spw_reuse *reuse, uint64_t now_ns)
+{
+    struct kept *kept = reuse->oldest;
+    if (kept->is_chained) {
+        if (kept->until_ns > now_ns && now_ns - kept->put_ns < YOUNG_NS)
+            reuse->crowded_ns = now_ns;
+        unchain(find(reuse, &kept->key));
+    }
+    reuse->oldest = kept->newer;
+    *(kept->newer ? &kept->newer->older : &reuse->newest) = NULL;
 }
 
 void spw_reuse_destroy(struct spw_reuse *reuse)
 {
     if (!reuse)
         return;
-    while (reuse->oldest)
-        drop(reuse, find(reuse, &reuse->oldest->key));
+    free(reuse->ring);
     free(reuse);
+}
+
+/* Room behind the newest answer, or at the beginning when there is too little left; the oldest in the way go. */
+static void *make_room(struct spw_reuse *reuse, size_t bytes, uint64_t now_ns)
+{
+    unsigned char *end = reuse->ring + reuse->ring_bytes;
+    unsigned char *at = reuse->newest ? (unsigned char *)reuse->newest + reuse->newest->bytes : reuse->ring;
+    if ((size_t)(end - at) < bytes) {
+        /* What lies between here and the end is passed over: whoever lies there is older than what is at the start. */
+        while (reuse->oldest && (unsigned char *)reuse->oldest >= at)
+            drop_oldest(reuse, now_ns);
+        at = reuse->ring;
+    }
+    while (reuse->oldest && (unsigned char *)reuse->oldest >= at &&
+           (size_t)((unsigned char *)reuse->oldest - at) < bytes)
+        drop_oldest(reuse, now_ns);
+    return at;
 }
 
 static size_t aligned(size_t bytes)
@@ -119,7 +152,7 @@ static size_t aligned(size_t bytes)
     return (bytes + 7) & ~(size_t)7;
 }
 
-static struct kept *kept_new(const struct spw_result *r)
+static struct kept *kept_new(struct spw_reuse *reuse, const struct spw_result *r, uint64_t now_ns)
 {
     size_t lines = r->lines_count * sizeof r->lines[0];
     size_t count = r->decision == SPW_DECISION_LIVE && r->answer ? r->answer->jurisdictions_count : 0;
@@ -129,10 +162,11 @@ static struct kept *kept_new(const struct spw_result *r)
                     : 0;
     if (r->fallback && fallback > sizeof *r->fallback)
         fallback = sizeof *r->fallback;
-    size_t bytes = sizeof(struct kept) + aligned(lines) + aligned(places) + aligned(fallback);
-    struct kept *kept = calloc(1, bytes);
-    if (!kept)
+    size_t bytes = aligned(sizeof(struct kept) + aligned(lines) + aligned(places) + aligned(fallback));
+    if (bytes > reuse->ring_bytes / 4)
         return NULL;
+    struct kept *kept = make_room(reuse, bytes, now_ns);
+    memset(kept, 0, sizeof *kept);
     kept->bytes = bytes;
     kept->result = *r;
     kept->has_answer = r->decision == SPW_DECISION_LIVE && r->answer;
@@ -152,27 +186,20 @@ static struct kept *kept_new(const struct spw_result *r)
 void spw_reuse_put(struct spw_reuse *reuse, const struct spw_key *key, uint64_t now_ns, uint64_t until_ns,
                    const struct spw_result *result)
 {
-    struct kept *kept = kept_new(result);
+    spw_reuse_drop(reuse, key);
+    struct kept *kept = kept_new(reuse, result, now_ns);
     if (!kept)
         return;
-    spw_reuse_drop(reuse, key);
-    while (reuse->oldest &&
-           (reuse->count >= reuse->max_count || reuse->bytes + kept->bytes > reuse->max_bytes ||
-            reuse->oldest->until_ns <= now_ns)) {
-        if (reuse->oldest->until_ns > now_ns)
-            reuse->crowded_ns = now_ns;
-        drop(reuse, find(reuse, &reuse->oldest->key));
-    }
     struct kept **chain = chain_of(reuse, key);
     kept->key = *key;
+    kept->put_ns = now_ns;
     kept->until_ns = until_ns;
+    kept->is_chained = true;
     kept->chained = *chain;
     *chain = kept;
     kept->older = reuse->newest;
     *(reuse->newest ? &reuse->newest->newer : &reuse->oldest) = kept;
     reuse->newest = kept;
-    reuse->count++;
-    reuse->bytes += kept->bytes;
 }
 
 static void tell(struct spw_reuse *reuse, const struct kept *kept, struct spw_result *out)
@@ -210,7 +237,7 @@ bool spw_reuse_get(struct spw_reuse *reuse, const struct spw_key *key, uint64_t 
     if (!*at)
         return false;
     if ((*at)->until_ns <= now_ns) {
-        drop(reuse, at);
+        unchain(at);
         return false;
     }
     tell(reuse, *at, out);
@@ -229,7 +256,7 @@ void spw_reuse_each(struct spw_reuse *reuse, const char *reference, uint64_t now
     bool go_on = true;
     for (const struct kept *kept = reuse->newest; kept && go_on; kept = kept->older) {
         const struct spw_result *r = &kept->result;
-        if (kept->until_ns > now_ns &&
+        if (kept->is_chained && kept->until_ns > now_ns &&
             (strcmp(r->quote_id, reference) == 0 || strcmp(r->decision_id, reference) == 0 ||
              strcmp(r->flag_id, reference) == 0 || strcmp(r->quote_ref, reference) == 0)) {
             tell(reuse, kept, &result);

@@ -271,6 +271,32 @@ def test_a_stalled_name_server_holds_nobody_up(place, backend):
     assert {told(answer) for answer in answers[1::2]} == {LIVE}
 
 
+def test_a_provider_that_hangs_up_a_thousand_times(place, backend, listen):
+    """URI-H2: nothing is lost by a close: afterwards every call is answered."""
+    mock, good = place.mock(), threading.Event()
+
+    def serve(connection):
+        data = connection.recv(65536)
+        if not good.is_set():
+            connection.close()
+            return
+        with socket.create_connection(("127.0.0.1", mock.port)) as there:
+            there.sendall(data)
+            back = threading.Thread(target=pump, args=(there, connection), daemon=True)
+            back.start()
+            pump(connection, there)
+            back.join()
+    stub = listen(serve)
+    sidecar = place.sidecar(f"http://127.0.0.1:{stub.port}", account={
+        "breaker": {"mode": "disabled"}, "limit": {"rate": "100000/s", "burst": 100000, "pods": 1}})
+    results = at_once(20, lambda i: [told(sidecar.quote()) for _ in range(50)])
+    assert {one for result in results for one in result} == {fallback("provider-error", "bad-answer")}
+    good.set()
+    results = at_once(10, lambda i: [told(sidecar.quote()) for _ in range(10)])
+    assert {one for result in results for one in result} == {LIVE}
+    assert sidecar.metric("spillway_provider_requests_total", account="main", result="broken") == 1000
+
+
 # ---- the way out ----
 
 class Proxy(http.server.BaseHTTPRequestHandler):

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import stat
+import threading
 
 import pytest
 
@@ -222,6 +223,22 @@ def test_a_record_is_never_answered_from_a_cache(place, backend):
         sidecar.sdk("GET", TAX + "/ping")
     answer = sidecar.sdk("POST", TAX + "/orders/refunds/o-1", {})
     assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1 and "breaker-open" in answer.text
+
+
+def test_a_stop_lets_what_is_under_way_finish(place, backend):
+    mock = place.mock("--latency", "800ms")
+    sidecar = start(place, mock)
+    answers = []
+    bodies = [("/carts", cart("cart-1")), ("/orders", {"orderId": "o-1", "customerId": "c", "lineItems": []})]
+    threads = [threading.Thread(target=lambda one=one: answers.append(sidecar.sdk("POST", TAX + one[0], one[1])))
+               for one in bodies]
+    for thread in threads:
+        thread.start()
+    until(lambda: seen(mock) == 2, "both calls")
+    sidecar.stop()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 2 and all(answer.status < 500 for answer in answers)
 
 
 # ---- who may ask ----
