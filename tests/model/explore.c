@@ -33,8 +33,9 @@ struct told {
     uint64_t state[SPW_MODEL_PROCESSES];
     uint64_t inside[SPW_MODEL_PROCESSES][2]; /* of its registers, stack and own memory */
     uint64_t result[SPW_MODEL_PROCESSES][RESULTS];
-    uint64_t lock[SPW_MODEL_LOCKS]; /* process + 1 */
+    uint64_t lock[SPW_MODEL_LOCKS]; /* descriptor << 8 | process + 1 */
     uint64_t now_ns[SPW_MODEL_PROCESSES];
+    uint64_t opened[SPW_MODEL_PROCESSES]; /* descriptors, so far */
 };
 
 static struct world {
@@ -53,8 +54,8 @@ struct range {
     const uint8_t *at;
     size_t bytes;
 };
-static struct range names[NAMES_MAX], unhashed[NAMES_MAX];
-static unsigned names_count, unhashed_count;
+static struct range names[NAMES_MAX], unhashed[NAMES_MAX], constant[NAMES_MAX];
+static unsigned names_count, unhashed_count, constant_count;
 static size_t shared_used;
 static struct range compared; /* what `sequential` compares; nothing = all that is hashed */
 
@@ -137,6 +138,12 @@ void spw_model_compare(const void *at, size_t bytes)
     compared = (struct range){"", at, bytes};
 }
 
+void spw_model_constant(const void *at, size_t bytes)
+{
+    spw_model_unhashed(at, bytes);
+    constant[constant_count++] = (struct range){"", at, bytes};
+}
+
 unsigned spw_model_self(void)
 {
     return (unsigned)current;
@@ -149,6 +156,7 @@ void *spw_model_own(unsigned process, size_t bytes)
     *used += (bytes + 15) / 16 * 16;
     if (*used > OWN_BYTES)
         abort();
+    memset(at, 0, bytes); /* another schedule may have been here */
     return at;
 }
 
@@ -214,13 +222,17 @@ void spw_model_fault(const char *file, int line, const char *what)
 
 int spw_model_lock_owner(uint64_t index)
 {
-    return index < SPW_MODEL_LOCKS ? (int)world.told.lock[index] - 1 : -1;
+    return index < SPW_MODEL_LOCKS ? (int)(world.told.lock[index] & 0xFF) - 1 : -1;
 }
 
 /* ---- switch points ---- */
 
 static bool is_shared(const void *at)
 {
+    for (unsigned i = 0; i < constant_count; i++) {
+        if ((const uint8_t *)at >= constant[i].at && (const uint8_t *)at < constant[i].at + constant[i].bytes)
+            return false;
+    }
     return (const uint8_t *)at >= world.shared && (const uint8_t *)at < world.shared + shared_used;
 }
 
@@ -276,15 +288,33 @@ void *spw_step_memcpy(void *to, const void *from, size_t bytes)
     return to;
 }
 
-/* Locks of open file descriptions: here one for each process. */
+int spw_model_descriptor(void)
+{
+    return current < 0 ? 0 : (int)world.told.opened[current]++;
+}
+
+/* As a lock table knows the descriptor of the process that runs; 0 outside processes. */
+static uint64_t lock_holder(int fd)
+{
+    return current < 0 ? 0 : (uint64_t)(uint32_t)fd << 8 | (uint64_t)(current + 1);
+}
+
+void spw_model_unlock(int fd)
+{
+    for (unsigned i = 0; i < SPW_MODEL_LOCKS; i++) {
+        if (world.told.lock[i] && world.told.lock[i] == lock_holder(fd))
+            world.told.lock[i] = 0;
+    }
+}
+
+/* Locks of open file descriptions. */
 int spw_step_fcntl(int fd, int command, struct flock *lock)
 {
     uint64_t index = (uint64_t)lock->l_start % SPW_MODEL_LOCKS;
     uint64_t *owner = &world.told.lock[index];
-    (void)fd;
     if (current >= 0 && !quiet)
         park(owner, 8);
-    uint64_t self = (uint64_t)(current + 1);
+    uint64_t self = lock_holder(fd);
     bool others = *owner != 0 && (*owner != self || self == 0);
     if (command == F_OFD_GETLK) {
         if (!others)
@@ -312,7 +342,7 @@ static void die(unsigned process)
     world.told.deaths++;
     memset(world.told.inside[process], 0, sizeof world.told.inside[process]);
     for (unsigned i = 0; i < SPW_MODEL_LOCKS; i++) {
-        if (world.told.lock[i] == process + 1)
+        if ((world.told.lock[i] & 0xFF) == process + 1)
             world.told.lock[i] = 0;
     }
 }
@@ -639,7 +669,7 @@ static void print_fault(void)
 static void prepare(void)
 {
     memset(&world, 0, sizeof world);
-    shared_used = names_count = unhashed_count = 0;
+    shared_used = names_count = unhashed_count = constant_count = 0;
     images_used = 0;
     compared.bytes = 0;
     faulty = false;

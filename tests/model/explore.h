@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define SPW_MODEL_PROCESSES    4u
-#define SPW_MODEL_SHARED_BYTES (96u * 1024u)
+#define SPW_MODEL_SHARED_BYTES (160u * 1024u)
 #define SPW_MODEL_LOCKS        32u
 
 struct spw_model {
@@ -42,6 +42,8 @@ int spw_models_run(const struct spw_model *models, size_t count, int argc, char 
 /* Shared memory, from set_up: zeroed, aligned to 128. spw_model_unhashed: bytes that follow from others. */
 void *spw_model_shared(const char *name, size_t bytes);
 void spw_model_unhashed(const void *at, size_t bytes);
+/* Nobody writes these bytes: no switch points there. Unhashed and constant ranges are told in rising order. */
+void spw_model_constant(const void *at, size_t bytes);
 
 /* From set_up: `sequential` compares these bytes alone, not all of the shared memory. */
 void spw_model_compare(const void *at, size_t bytes);
@@ -71,6 +73,10 @@ void spw_model_fault(const char *file, int line, const char *what);
         if (!(condition))                                                                                    \
             spw_model_fault(__FILE__, __LINE__, #condition);                                                 \
     } while (0)
+
+/* Numbers the descriptors of the process that runs; and the end of one, with its locks. */
+int spw_model_descriptor(void);
+void spw_model_unlock(int fd);
 
 /* Who holds lock byte `index`: a process, or -1. */
 int spw_model_lock_owner(uint64_t index);

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-w", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"]
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", '-DSPW_VERSION=""', "-O1", "-w", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE"]
 
 # name: (model program, file, text, its replacement)
 MUTANTS = {
@@ -85,7 +85,24 @@ MUTANTS = {
     "cells-free-forgets-the-chain": ("cells", "shm/spw_cell.h", "while (links-- > 0)", "while (links-- > 9)"),
     "cells-acknowledged-by-the-dead": ("cells", "shm/spw_cell.h",
         "if (!slot || !spw_cas(&slot->word, &live, live))", "if (!slot)"),
+    "slots-live-before-the-lock": ("segment", "shm/spw_slot.h",
+        "if (spw_slot_state(word) != SPW_SLOT_FREE || !spw__slot_lock(fd, map, index, F_WRLCK))\n            continue;",
+        "if (spw_slot_state(word) != SPW_SLOT_FREE)\n            continue;"),
+    "slots-sweep-the-living": ("segment", "sidecar/state/sweep.c",
+        "!spw_slot_held(map->self.lock_fd, map, index)) {\n        uint64_t dead", "true) {\n        uint64_t dead"),
+    "slots-freed-before-swept": ("segment", "sidecar/state/sweep.c",
+        "    spw_permit_sweep(map, index, generation);\n    if (!spw_cell_sweep(map, index, generation))",
+        "    if (!spw_cell_sweep(map, index, generation))"),
+    "replace-copies-and-leaves": ("segment", "sidecar/state/publish.c",
+        "uint64_t word = spw_exchange(&from_words->level, SPW_MOVED);", "uint64_t word = spw_load_acq(&from_words->level);"),
+    "replace-breaker-forgotten": ("segment", "sidecar/state/publish.c",
+        "b.time_ms = shift_ms(old, &state->map, b.time_ms);", "b.state = SPW_BREAKER_CLOSED;"),
+    "replace-moved-is-full": ("segment", "sidecar/state/publish.c",
+        "if (word == SPW_MOVED ||", "if (word == SPW_MOVED) { spw_store_rel(&to_words->level, spw_bucket_word(slot, 0)); return; }\n    if ("),
 }
+
+# What a model's program is made of besides its own file and the search.
+MORE = {"segment": ["sidecar/state/sweep.c", "sidecar/state/publish.c", "sidecar/state/plan.c"]}
 
 
 def run(name, compiler, scratch):
@@ -97,7 +114,8 @@ def run(name, compiler, scratch):
     (place / file).parent.mkdir(parents=True)
     (place / file).write_text(source.replace(text, instead))
     program = place / "model"
-    sources = [ROOT / f"tests/model/model_{model}.c", ROOT / "tests/model/explore.c"]
+    sources = [ROOT / f"tests/model/model_{model}.c", ROOT / "tests/model/explore.c",
+               *(place / source if source == file else ROOT / source for source in MORE.get(model, []))]
     done = subprocess.run([compiler, *FLAGS, f"-I{place}", f"-I{ROOT}", "-include", ROOT / "tests/model/step.h", *sources,
                            "-o", program], capture_output=True, text=True)
     if done.returncode:

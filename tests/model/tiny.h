@@ -43,6 +43,25 @@ struct tiny_rw {
     struct spw_cell cell[TINY_CELLS];
 };
 
+static inline void tiny_header(struct spw_header *h, uint64_t magic, uint64_t bytes,
+                               const struct spw_section *sections, unsigned count)
+{
+    h->magic = magic;
+    h->layout_major = SPW_LAYOUT_MAJOR;
+    h->layout_minor = SPW_LAYOUT_MINOR;
+    h->oldest_compatible_major = SPW_OLDEST_COMPATIBLE_MAJOR;
+    h->header_bytes = SPW_HEADER_BYTES;
+    h->total_bytes = bytes;
+    h->format_hash = spw_format_hash();
+    h->generation = 77;
+    h->clock_id = CLOCK_BOOTTIME;
+    h->section_count = count;
+    h->base_ns = TINY_BASE_NS;
+    h->heartbeat_ns = TINY_BASE_NS;
+    memcpy(h->sections, sections, count * sizeof sections[0]);
+    h->ready = 1;
+}
+
 /* Fill a pair and map it: one account "main" with `limiters` buckets of the given bursts (a token a second each, full)
  * and `permits` permits; breaker opens on two 429s in a row; slot 0 is reserved, nobody is attached. */
 static inline void tiny_make(struct tiny_pub *pub, struct tiny_rw *rw, struct spw_map *map, uint32_t limiters,
@@ -60,6 +79,7 @@ static inline void tiny_make(struct tiny_pub *pub, struct tiny_rw *rw, struct sp
         {offsetof(struct tiny_pub, source), sizeof(struct spw_source), 2 * SPW_SOURCES_MAX_COUNT},
         {offsetof(struct tiny_pub, index), 8, 8},
         {offsetof(struct tiny_pub, record), sizeof(struct spw_rate_record), 2},
+        {offsetof(struct tiny_pub, index), sizeof(struct spw_learned_rate), 0},
     };
     struct spw_section r[SPW_RW_SECTIONS] = {
         {offsetof(struct tiny_rw, words), sizeof(struct spw_account_words), 1},
@@ -96,6 +116,8 @@ static inline void tiny_make(struct tiny_pub *pub, struct tiny_rw *rw, struct sp
     conf.probe_ms = 2000;
     conf.permit_ms = 2000;
     a->conf[0] = conf;
+    tiny_header(&pub->header, SPW_MAGIC_PUB, sizeof *pub, p, SPW_PUB_SECTIONS);
+    tiny_header(&rw->header, SPW_MAGIC_RW, sizeof *rw, r, SPW_RW_SECTIONS);
     for (uint32_t i = 0; i < limiters; i++) {
         a->limiters[i] = i;
         pub->limiter[i].record_generation = 1;
