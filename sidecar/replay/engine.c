@@ -366,6 +366,10 @@ static enum spw_status acquire(struct spw_replay *r, struct account *a, struct s
         return spw_error_set(err, SPW_STATUS_CORRUPT, "account %s: its segment is damaged", a->conf->name);
     put_admission(r, &admission, out);
     out->cost = e->cost;
+    if (e->retry && !out->allowed) { /* as the decision tree says it: the first attempt met a 429 */
+        out->type = SPW_FALLBACK_RATE_LIMIT_429;
+        out->cause = SPW_CAUSE_RETRY_NO_TOKEN;
+    }
     if (peek)
         return SPW_STATUS_OK;
     out->id = keep_id(r, id);
@@ -448,7 +452,8 @@ static void put_outcome(const struct spw_replay_event *e, bool retried, enum spw
     } else if (kind == SPW_ANSWER_REJECTED) {
         out->verdict = "rejected";
     } else if (kind == SPW_ANSWER_THROTTLED || kind == SPW_ANSWER_BUSY) {
-        out->type = SPW_FALLBACK_RATE_LIMIT_429;
+        /* A lock on some object (BUSY) is tried again like a rate limit, but was none. */
+        out->type = kind == SPW_ANSWER_BUSY ? SPW_FALLBACK_PROVIDER_ERROR : SPW_FALLBACK_RATE_LIMIT_429;
         out->cause = retried ? SPW_CAUSE_RETRY_429 : SPW_CAUSE_NONE;
     } else {
         out->type = SPW_FALLBACK_PROVIDER_ERROR;
