@@ -154,6 +154,13 @@ static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *
     spw__json_field(&t, "type", spw_fallback_name(r->type));
     spw__json_field(&t, "cause", spw_cause_name(r->cause));
     spw__json_field(&t, "match", spw_match_name(r->match));
+    spw__json_field(&t, "purpose", spw_purpose_name(r->purpose));
+    spw__json_field(&t, "rounding", spw_rounding_name(r->rounding));
+    spw__json_field(&t, "quote_ref", r->quote_ref);
+    spw__json_field(&t, "country", r->country);
+    spw__json_field(&t, "state", r->state);
+    spw__json_field(&t, "zip", r->zip);
+    spw__json_field(&t, "date", r->date);
     spw__json_field(&t, "currency", r->currency);
     spw__json_field(&t, "source", r->source);
     spw_text_put(&t, ",\"created_unix_ms\":");
@@ -164,6 +171,8 @@ static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *
     spw_text_decimal(&t, r->tax_minor, 2, false);
     spw_text_put(&t, "\",\"taxable\":\"");
     spw_text_decimal(&t, r->taxable_minor, 2, false);
+    spw_text_put(&t, "\",\"total\":\"");
+    spw_text_decimal(&t, r->total_minor, 2, false);
     spw_text_put(&t, "\",\"rate\":\"");
     spw_text_decimal(&t, r->combined_ppb, 9, true);
     spw_text_put(&t, "\",\"request\":");

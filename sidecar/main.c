@@ -16,6 +16,7 @@
 #include "sidecar/conf/conf.h"
 #include "sidecar/control/control.h"
 #include "sidecar/control/sink.h"
+#include "sidecar/control/spool.h"
 #include "sidecar/http/admin.h"
 #include "sidecar/http/pass_door.h"
 #include "sidecar/http/quote_door.h"
@@ -41,6 +42,7 @@ struct sidecar {
     struct spw_pass_doors *pass_doors;
     struct spw_admin *admin;
     struct spw_control *control;
+    struct spw_spool *spool;
     struct spw_rate_watch *rate_watch; /* NULL: no directory is watched */
     struct spw_loop_timer heartbeat, sweep, drain;
     struct spw_loop_watch signals;
@@ -309,7 +311,10 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                           .loop = s->loop,
                                           .state = s->state,
                                           .store = s->store};
-    return spw_control_start(&control, &s->control, err);
+    status = spw_control_start(&control, &s->control, err);
+    if (status == SPW_STATUS_OK && c->spool_dir[0])
+        status = spw_spool_start(s->store, c->spool_dir, &s->spool, err);
+    return status;
 }
 
 /* Everything that may be wrong with what the configuration names is found before the segment is touched. */
@@ -385,6 +390,7 @@ static void stop(struct sidecar *s, bool clean)
     spw_pass_doors_destroy(s->pass_doors);
     spw_quote_door_destroy(s->door);
     spw_decider_destroy(s->decider);
+    spw_spool_stop(s->spool);
     if (clean)
         drain_to_sink(s);
     if (s->store)

@@ -71,7 +71,7 @@ static Spillway__V1__FlagOrigin *message_origin(struct spw_arena *arena, const s
 {
     Spillway__V1__FlagOrigin *message = spw_arena_zalloc(arena, sizeof *message);
     spillway__v1__flag_origin__init(message);
-    message->writer = word(arena, r->origin ? "loop" : "segment");
+    message->writer = word(arena, r->origin == 0 ? "segment" : r->origin == 1 ? "loop" : "import");
     SPW_SET(message, uid, r->uid);
     if (!r->origin) {
         SPW_SET(message, slot, r->slot);

@@ -8,6 +8,7 @@
 #include <grpc/support/alloc.h>
 #include <string.h>
 
+#include "sidecar/control/import.h"
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/server.h"
@@ -186,4 +187,47 @@ void spw_flags_find(struct spw_call *call)
         spw_call_reply(call, &reply.base);
     }
     spw_arena_clean_up(&find.arena);
+}
+
+#define IMPORT_MAX_COUNT 500u
+
+void spw_flags_import(struct spw_call *call)
+{
+    const Spillway__V1__ImportFlagsRequest *request = (const Spillway__V1__ImportFlagsRequest *)call->request;
+    if (request->n_lines > IMPORT_MAX_COUNT) {
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "lines: are more than %u: send them in several calls", IMPORT_MAX_COUNT);
+        return;
+    }
+    struct spw_arena arena = {0};
+    Spillway__V1__BadLine *bad[IMPORT_MAX_COUNT];
+    Spillway__V1__ImportFlagsReply reply = SPILLWAY__V1__IMPORT_FLAGS_REPLY__INIT;
+    struct spw_error err = {0};
+    enum spw_status status = SPW_STATUS_OK;
+    uint32_t imported = 0, known_count = 0;
+    for (size_t i = 0; i < request->n_lines && status == SPW_STATUS_OK; i++) {
+        bool known;
+        status =
+            spw_import_line(call->control->store, request->lines[i], strlen(request->lines[i]), &known, &err);
+        if (spw_import_is_bad(status)) {
+            Spillway__V1__BadLine *one = spw_arena_zalloc(&arena, sizeof *one);
+            spillway__v1__bad_line__init(one);
+            SPW_SET(one, index, (uint32_t)i);
+            one->why = spw_arena_utf8(&arena, err.text, sizeof err.text);
+            bad[reply.n_bad++] = one;
+            status = SPW_STATUS_OK;
+        } else if (status == SPW_STATUS_OK) {
+            imported += !known;
+            known_count += known;
+        }
+    }
+    if (status != SPW_STATUS_OK) {
+        spw_call_fail(call, &err);
+    } else {
+        SPW_SET(&reply, imported, imported);
+        SPW_SET(&reply, known, known_count);
+        reply.bad = bad;
+        spw_call_reply(call, &reply.base);
+    }
+    spw_arena_clean_up(&arena);
 }

@@ -25,6 +25,7 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
     UNARY("Flags", "Export", SPW_ROLE_RECORDS, export_flags_request, spw_flags_export),
     UNARY("Flags", "Acknowledge", SPW_ROLE_OPERATE, acknowledge_flags_request, spw_flags_acknowledge),
     UNARY("Flags", "Find", SPW_ROLE_RECORDS, find_flags_request, spw_flags_find),
+    UNARY("Flags", "Import", SPW_ROLE_OPERATE, import_flags_request, spw_flags_import),
     UNARY("Orders", "Place", SPW_ROLE_OPERATE, place_order_request, spw_orders_place),
     UNARY("Orders", "Cancel", SPW_ROLE_OPERATE, cancel_order_request, spw_orders_cancel),
     UNARY("Orders", "Abandon", SPW_ROLE_OPERATE, abandon_quote_request, spw_orders_abandon),

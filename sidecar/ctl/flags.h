@@ -8,6 +8,7 @@
 #include "sidecar/ctl/ctl.h"
 
 int spw_flags_run_export(struct spw_ctl *ctl);
+int spw_flags_run_import(struct spw_ctl *ctl);
 int spw_flags_run_report(struct spw_ctl *ctl);
 
 #endif

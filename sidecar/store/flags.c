@@ -10,8 +10,10 @@
 
 #include "sidecar/store/columns.h"
 #include "sidecar/obs/utf8.h"
+#include "sidecar/store/job.h"
 
-enum { ORIGIN_SEGMENT, ORIGIN_LOOP };
+/* What was imported had been handed back with its answer: its caller had it, as with a cell of its own. */
+enum { ORIGIN_LOOP = 1 };
 
 /* Why a flag has no row. */
 static const char why_ordered[] = "an order names another flag of the decision";
@@ -176,8 +178,8 @@ static int look_up_decision(struct spw_batch *batch, const char *decision_id, co
 /* Of two flags that no order names: does the new one stand? */
 static bool precedes(const struct spw_flag_record *r, const struct standing *old)
 {
-    if ((r->origin == ORIGIN_SEGMENT) != (old->origin == ORIGIN_SEGMENT))
-        return r->origin == ORIGIN_SEGMENT;
+    if ((r->origin == ORIGIN_LOOP) != (old->origin == ORIGIN_LOOP))
+        return r->origin != ORIGIN_LOOP;
     if (r->created_unix_ms != old->created_unix_ms)
         return r->created_unix_ms < old->created_unix_ms;
     return strcmp(r->flag_id, old->flag_id) < 0;
@@ -187,7 +189,7 @@ static const char *why_not(const struct spw_flag_record *r, const struct standin
 {
     if (ordered)
         return why_ordered;
-    return (r->origin == ORIGIN_SEGMENT) != (old->origin == ORIGIN_SEGMENT) ? why_client : why_earlier;
+    return (r->origin == ORIGIN_LOOP) != (old->origin == ORIGIN_LOOP) ? why_client : why_earlier;
 }
 
 /* The sequence of a row about to be inserted. */
@@ -371,4 +373,39 @@ int spw_flag_store(struct spw_batch *batch, uint8_t *bytes, size_t count, const 
     struct spw_flag_payload payload;
     make_payload(batch->map, bytes, &view, &payload);
     return place(batch, &payload);
+}
+
+/* ---- a flag that comes without a cell ---- */
+
+struct flag_request {
+    struct spw_store_job job;
+    uint8_t *bytes;
+    size_t count;
+    bool known;
+};
+
+static int run_flag(struct spw_batch *batch, struct spw_store_job *job)
+{
+    struct flag_request *request = (struct flag_request *)(void *)job;
+    const char *damage = NULL;
+    uint64_t duplicates = batch->counts.duplicate_count, flags = batch->counts.flags_count;
+    uint64_t change = batch->counts.newest_change;
+    int rc = spw_flag_store(batch, request->bytes, request->count, &damage);
+    request->known = batch->counts.flags_count == flags && batch->counts.newest_change == change &&
+                     batch->counts.duplicate_count > duplicates;
+    if (damage)
+        spw_error_set(&job->error, SPW_STATUS_INVALID, "flag: %s", damage);
+    return rc;
+}
+
+enum spw_status spw_store_flag(struct spw_store *store, uint8_t *bytes, size_t count, bool *known,
+                               struct spw_error *err)
+{
+    struct flag_request request = {.bytes = bytes, .count = count};
+    spw_store_submit(store, &request.job, run_flag);
+    enum spw_status status = spw_store_wait(store, &request.job);
+    *known = request.known;
+    if (status != SPW_STATUS_OK && err)
+        *err = request.job.error;
+    return status;
 }

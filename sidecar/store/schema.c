@@ -163,7 +163,7 @@ static const char to_version_2[] =
     " WHERE filing_state IN (1,2,4) AND filing_next_unix_ms<9223372036854775807;"
     "CREATE INDEX flags_reconciled ON flags(reconciled_unix_ms) WHERE reconciled_unix_ms<>0;"
     "CREATE INDEX orders_placed ON orders(placed_created_unix_ms);"
-    "INSERT INTO names VALUES('flag_state',4,'abandoned'),('flag_state',5,'unplaced');";
+    "INSERT INTO names VALUES('flag_state',4,'abandoned'),('flag_state',5,'unplaced'),('origin',2,'import');";
 
 static int upgrade_to_2(sqlite3 *db)
 {

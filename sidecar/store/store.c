@@ -67,7 +67,7 @@
 #define CORRUPT_MAX_COUNT 3
 #define DOUBT_EVERY_MS    60000
 #define JOBS_MAX_COUNT    64 /* in one commit */
-#define UPKEEP_EVERY_MS    1000
+#define UPKEEP_EVERY_MS   1000
 #define UPKEEP_REST       20 /* times as long as it took */
 
 struct map_entry {
@@ -393,6 +393,7 @@ static enum spw_status run_jobs(struct spw_store *store, struct spw_store_job *j
         return spw_error_set(err, SPW_STATUS_NOT_READY,
                              "%s: the ledger is not open: its volume is full or read-only", store->file);
     spw_store_counts(store, &counts);
+    store->batch.map = store->maps[0].map; /* the one in use, for flags that come without a cell */
     int rc = spw_batch_begin(&store->batch, store->file, &counts);
     int changes = sqlite3_total_changes(store->ledger.db);
     for (struct spw_store_job *job = jobs; job && rc == SQLITE_OK; job = job->next)

@@ -184,6 +184,12 @@ enum spw_status spw_store_acknowledge_change(struct spw_store *store, const char
 enum spw_status spw_store_find(struct spw_store *store, const char *reference, uint32_t max_count,
                                spw_flag_fn *fn, void *owner, struct spw_error *err) SPW_WARN_UNUSED;
 
+/* Store a flag that came another way than a cell (handed back, or of another ledger): the bytes of a cell, which are
+ * changed; and wait until it is durable. *known: it was there already, nothing changed. INVALID: it makes no sense. Any
+ * thread but the loop's. */
+enum spw_status spw_store_flag(struct spw_store *store, uint8_t *bytes, size_t count, bool *known,
+                               struct spw_error *err) SPW_WARN_UNUSED;
+
 /* An order as the ledger holds it. */
 enum spw_order_state { SPW_ORDER_STATE_NEVER_PLACED, SPW_ORDER_STATE_PLACED, SPW_ORDER_STATE_CANCELLED };
 struct spw_order_view {

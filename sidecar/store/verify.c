@@ -141,7 +141,7 @@ static const char *doubt_amounts(const struct spw_flag_view *flag)
 const char *spw_flag_doubt(const struct spw_map *map, const struct spw_flag_view *flag)
 {
     if (flag->record.origin > 1)
-        return "its origin is neither segment nor loop";
+        return "its origin is an import: nobody vouches for it";
     const char *doubt = doubt_account(map, &flag->record);
     if (!doubt)
         doubt = doubt_rate(map, &flag->record);

@@ -695,7 +695,8 @@ def test_reflection(channel, version):
     pool = descriptor_pool.DescriptorPool()
     for bytes_ in reversed(by_file.file_descriptor_response.file_descriptor_proto):
         pool.Add(descriptor_pb2.FileDescriptorProto.FromString(bytes_))
-    assert {m.name for m in pool.FindServiceByName("spillway.v1.Flags").methods} == {"Export", "Acknowledge", "Find"}
+    assert {m.name for m in pool.FindServiceByName("spillway.v1.Flags").methods} == {
+        "Export", "Acknowledge", "Find", "Import"}
     assert unknown.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
     assert extension.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
     assert nothing.error_response.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]

@@ -228,3 +228,94 @@ def test_the_share_of_placed_fallbacks_alarms(place):
     sidecar.order("sq_live1", "o-live1", "1.00")
     sidecar.order("sq_live2", "o-live2", "1.00")
     until(lambda: sidecar.metric("spillway_placed_fallback_alert") == 0, "half of them is not above a half")
+
+
+# ---- flags that come without a cell ----
+
+def handed_back(place, count):
+    """What callers are handed back while no cell is free: the sidecar is stopped and another holds them all."""
+    lines = []
+    for i in range(count):
+        tag = f"{i:032x}"
+        lines.append({"flag_id": f"sf_{tag}", "quote_id": f"sq_{tag}", "decision_id": f"d-{i}", "account": "main",
+                      "integration": "web", "type": "sidecar-unavailable", "cause": "no-sidecar", "match": "zip5",
+                      "currency": "USD", "source": "sample", "created_unix_ms": 1764331200000 + i,
+                      "as_of_day": 20393, "tax": "6.71", "taxable": "72.93", "rate": "0.092",
+                      "request": {"ship_to": {"state": "WA", "zip": "98110"}}})
+    return lines
+
+
+def write_lines(path, lines):
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+
+
+def test_handed_back_lines_are_imported_once(drained, place):
+    cause = fallback(drained)["fallback"]["cause"]
+    lines = [{**line, "cause": cause} for line in handed_back(place, 250)]
+    bad = ["not json", {**lines[0], "flag_id": "sf_other", "type": "no-such-type"}, {"flag_id": "sf_x"},
+           {**lines[0], "flag_id": "sf_y", "tax": "6,71"}]
+    path, aside = place.directory / "back.jsonl", place.directory / "bad.jsonl"
+    write_lines(path, lines[:1] + bad + lines[1:])
+    result = drained.ctl("--json", "flags", "import", path, "--bad", aside, code=1)
+    assert json.loads(result.stdout) == {"imported": 250, "known": 0, "bad": 4}
+    for number in range(2, 6):
+        assert f"{path}:{number}: " in result.stderr
+    kept = [line for line in aside.read_text().splitlines() if not line.startswith("#")]
+    assert kept == [line if isinstance(line, str) else json.dumps(line) for line in bad]
+    write_lines(path, lines)
+    assert json.loads(drained.ctl("--json", "flags", "import", path).stdout) == {
+        "imported": 0, "known": 250, "bad": 0}
+    flag = drained.flag(lines[7]["flag_id"])
+    assert (flag["tax"]["amount"], flag["rates"]["combined"]["text"], flag["verified"], flag["origin"]["writer"]) == (
+        "6.71", "0.092", False, "import")
+    assert flag["request"] == lines[7]["request"]
+    drained.order(lines[7]["quote_id"], "o-7", "6.71")
+    confirmed(drained, 1)
+
+
+def test_an_export_is_imported_by_another_ledger(drained, place):
+    order(drained, 1)
+    twice = fallback(drained)
+    drained.order(twice["quote_id"], "o-2", "3.00")
+    drained.order(twice["quote_id"], "o-3", "3.71")
+    fallback(drained)
+    confirmed(drained, 2)
+    until(lambda: len(drained.flags()) == 3, "three flags")
+    out = place.directory / "all.jsonl"
+    drained.ctl("flags", "export", "--out", out)
+    before = {flag["flag_id"]: flag for flag in drained.flags()}
+    drained.stop()
+    place.ledger.rename(place.directory / "old.db")
+    other = place.sidecar()
+    assert other.flags() == []
+    other.ctl("flags", "import", out)
+    confirmed(other, 2)
+    after = {flag["flag_id"]: flag for flag in other.flags()}
+    assert set(after) == set(before)
+    for flag_id, flag in before.items():
+        for same in ("state", "quote_id", "decision_id", "account", "type", "cause", "match", "tax", "taxable", "total",
+                     "lines", "assumptions", "request", "destination", "rounding", "created_unix_ms"):
+            assert after[flag_id].get(same) == flag.get(same), same
+        assert after[flag_id]["rates"]["combined"] == flag["rates"]["combined"]
+        assert after[flag_id].get("orders") == flag.get("orders")
+
+
+def test_the_spool_is_imported(place):
+    spool = place.directory / "spool"
+    spool.mkdir()
+    lines = handed_back(place, 20)
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED, config={"store": {"spool_dir": str(spool)}})
+    cause = fallback(sidecar)["fallback"]["cause"]
+    lines = [{**line, "cause": cause} for line in lines]
+    write_lines(spool / "host-1.jsonl", lines[:10] + ["torn {"])
+    write_lines(spool / ".hidden.jsonl", ["x"])
+    write_lines(spool / "notes.txt", ["x"])
+    until(lambda: list((spool / "done").glob("*-host-1.jsonl")), "the first file done")
+    write_lines(spool / "host-1.jsonl", lines)  # the same name, some of it known
+    until(lambda: len(list((spool / "done").glob("*-host-1.jsonl"))) == 2, "the second file done")
+    ids = [flag["flag_id"] for flag in sidecar.flags()]
+    assert sorted(ids)[:20] == sorted(line["flag_id"] for line in lines) and len(ids) == 21
+    bad, = (spool / "bad").iterdir()
+    assert bad.read_text().splitlines()[1] == "torn {"
+    assert "spool.bad_line" in sidecar.log()
+    assert {path.name for path in spool.iterdir()} == {"taken", "done", "bad", ".hidden.jsonl", "notes.txt"}

@@ -343,6 +343,14 @@ enum spw_status spw_store_orders(struct spw_store *store, const char *order_id, 
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_store_flag(struct spw_store *store, uint8_t *bytes, size_t count, bool *known,
+                               struct spw_error *err)
+{
+    (void)store, (void)bytes, (void)count, (void)err;
+    *known = false;
+    return SPW_STATUS_OK;
+}
+
 enum spw_status spw_store_order(struct spw_store *store, const struct spw_order_record *record,
                                 struct spw_error *err)
 {
