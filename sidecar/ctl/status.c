@@ -52,7 +52,9 @@ static const char *rates_age(const Spillway__V1__RateSource *source)
 static void add_rates(struct spw_table *table, const Spillway__V1__RatesTable *r)
 {
     spw_table_add(table, "rates");
-    spw_table_add(table, "%u of %u places, version %" PRIu64, r->records, r->capacity, r->version);
+    spw_table_add(table, "%u of %u places%s, version %" PRIu64 ", %u of %u learned", r->records, r->capacity,
+                  r->nearly_full ? " (NEARLY FULL: raise segment.rate_records)" : "", r->version, r->learned,
+                  r->learned_capacity);
     for (size_t i = 0; i < r->n_sources; i++) {
         spw_table_add(table, "%s", "");
         spw_table_add(table, "%s of %s, %u rows, %u days old%s", r->sources[i]->name, r->sources[i]->as_of,
