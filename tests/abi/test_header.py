@@ -100,6 +100,17 @@ def test_libc_is_all_it_needs():
         assert includes and all(allowed.match(name) for name in includes), includes
 
 
+def test_it_can_be_read_in_an_evening():
+    """One file that an application's reviewers have to read: its size, and the documentation of what they call."""
+    lines = HEADERS[0].read_text().split("\n")
+    assert len(lines) < 2500
+    assert max(map(len, lines)) <= 164
+    for name in ("spw_attach", "spw_detach", "spw_acquire", "spw_peek", "spw_report", "spw_quote", "spw_order_placed",
+                 "spw_rate_lookup", "spw_give_up", "spw_reservation_confirm"):
+        at = next(i for i, line in enumerate(lines) if re.match(rf"static inline .*\b{name}\(", line))
+        assert lines[at - 1].endswith("*/"), f"{name} has no documentation before it"
+
+
 def test_a_32_bit_target_is_refused(tmp_path):
     source = tmp_path / "use.c"
     source.write_text(f'#include "{HEADERS[0]}"\nint main(void) {{ return 0; }}\n')
