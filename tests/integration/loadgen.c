@@ -4,6 +4,8 @@
  *   loadgen quote   --name N [--account A] [--pause-us N] [--count N]    spw_quote, then spw_order_placed
  *   loadgen acquire --name N [--account A] [--pause-us N] [--count N]    spw_acquire, and spw_report of a good answer
  *
+ * --first N: turns are counted from N. Ids follow from name and turn: who goes on after a kill with the number of lines
+ * that the dead one wrote repeats its last turn under the same decision id.
  * A line of "quote" is written when both calls have returned. Instants are CLOCK_BOOTTIME, as the sidecar's are.
  * SIGTERM lets the turn in progress finish. Exit: 0 stopped or done, 1 a line could not be written, 2 wrong arguments.
  * Owns: its standard output. Thread: one.
@@ -17,7 +19,7 @@
 
 struct load {
     const char *mode, *name, *account;
-    uint64_t pause_us, count;
+    uint64_t pause_us, count, first;
 };
 
 static volatile sig_atomic_t stopping;
@@ -30,11 +32,10 @@ static void stop(int number)
 
 static bool read_arguments(int argc, char **argv, struct load *load)
 {
-    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-                                            {"account", required_argument, NULL, 'a'},
-                                            {"pause-us", required_argument, NULL, 'p'},
-                                            {"count", required_argument, NULL, 'c'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"name", required_argument, NULL, 'n'},     {"account", required_argument, NULL, 'a'},
+        {"pause-us", required_argument, NULL, 'p'}, {"count", required_argument, NULL, 'c'},
+        {"first", required_argument, NULL, 'f'},    {NULL, 0, NULL, 0}};
     int option;
     *load = (struct load){.account = "main", .pause_us = 5000, .count = UINT64_MAX};
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -50,6 +51,9 @@ static bool read_arguments(int argc, char **argv, struct load *load)
             break;
         case 'c':
             load->count = strtoull(optarg, NULL, 10);
+            break;
+        case 'f':
+            load->first = strtoull(optarg, NULL, 10);
             break;
         default:
             return false;
@@ -118,7 +122,8 @@ int main(int argc, char **argv)
     struct load load;
     struct sigaction action;
     if (!read_arguments(argc, argv, &load)) {
-        fprintf(stderr, "loadgen quote|acquire --name N [--account A] [--pause-us N] [--count N]\n");
+        fprintf(stderr,
+                "loadgen quote|acquire --name N [--account A] [--pause-us N] [--count N] [--first N]\n");
         return 2;
     }
     memset(&action, 0, sizeof action);
@@ -128,7 +133,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0); /* what was delivered is on file before the next turn */
     (void)spw_attach(&client, NULL);
     spw_ref_init(&ref, load.account, "web");
-    for (uint64_t turn = 0; turn < load.count && !stopping; turn++) {
+    for (uint64_t turn = load.first; turn - load.first < load.count && !stopping; turn++) {
         if ((quotes ? quote_turn(&client, &load, turn) : acquire_turn(&client, &ref)) < 0)
             return 1;
         usleep((useconds_t)load.pause_us);
