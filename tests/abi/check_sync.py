@@ -6,6 +6,8 @@ above it in the same function, or up to 2 below (in a call that is broken over l
     paired   it stands on a releasing side (release, acq_rel) and on an acquiring side (acquire, acq_rel)
     lone     its reading sides are relaxed, and one of them says why that suffices: "lone word(s)", "self-contained",
              "statistics"
+The names of shm/ and sidecar/state/ are those of the table "Orders" in shm/README.md.
+
 Prints the names by kind; one line per fault, and exits 1.
 """
 import pathlib
@@ -88,6 +90,13 @@ def main():
             missing = "acquiring" if sides["release"] else "releasing"
             places = ", ".join(sides["release"] + sides["acquire"] + sides["relaxed"])
             faults.append(f"SYNC {name} has no {missing} side ({places})")
+    table = (ROOT / "shm/README.md").read_text(encoding="utf-8").split("## Orders")[1].split("\n## ")[0]
+    listed = {name.strip() for row in re.findall(r"^\| ([a-z, -]+) \|", table, re.M) for name in row.split(",")} - {"name"}
+    shared = {name for name, sides in names.items()
+              if any(place.startswith(("shm/", "sidecar/state/")) for place in
+                     sides["release"] + sides["acquire"] + sides["relaxed"])}
+    faults += [f"shm/README.md, Orders: SYNC {name} is missing" for name in sorted(shared - listed)]
+    faults += [f"shm/README.md, Orders: no code says SYNC {name}" for name in sorted(listed - set(names))]
     for fault in faults:
         print(fault)
     print(f"check_sync: {accesses} accesses; paired: {', '.join(paired)}; lone: {', '.join(lone)}; {len(faults)} faults")
