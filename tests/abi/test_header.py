@@ -114,7 +114,10 @@ def test_it_can_be_read_in_an_evening():
 def test_a_32_bit_target_is_refused(tmp_path):
     source = tmp_path / "use.c"
     source.write_text(f'#include "{HEADERS[0]}"\nint main(void) {{ return 0; }}\n')
-    done = subprocess.run(["gcc", "-m32", "-fsyntax-only", source], capture_output=True, text=True)
-    if "No such file or directory" in done.stderr:
-        pytest.skip("no 32-bit C library headers")
+    # The C library's headers serve both, but for a list of functions that are only stubs: none of them matters here.
+    (tmp_path / "gnu").mkdir()
+    (tmp_path / "gnu/stubs-32.h").write_text("")
+    triplet = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(["gcc", "-m32", "-fsyntax-only", f"-I{tmp_path}", f"-I/usr/include/{triplet}", source],
+                          capture_output=True, text=True)
     assert done.returncode != 0 and "64-bit" in done.stderr

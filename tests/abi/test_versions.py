@@ -5,6 +5,7 @@ segments of another major version or layout, damaged ones, unfinished ones; and 
 Needs SPILLWAY_BIN; SPILLWAY_CLIENTS names the client programs.
 """
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+FROZEN = sorted((ROOT / "tests/abi/frozen").glob("*.h"))
 BIN = Path(os.environ.get("SPILLWAY_BIN", ""))
 CLIENTS = os.environ.get("SPILLWAY_CLIENTS", "abi_client").split(",")
 HOLDERS = ["segment_holder", "segment_holder_next"]
@@ -227,3 +230,67 @@ def test_flags_of_a_replaced_segment_wait_for_the_store(world, client_name):
     while (line := holder.ask("flags") if not found else holder.read()) != "ok":
         found.append(line)
     assert any(flag in line for line in found), found
+
+
+@pytest.mark.parametrize("client_name", CLIENTS)
+def test_a_next_major_version_takes_no_client_of_this_one_along(world, client_name):
+    """Upgraded under a running client it serves nobody of before, by name and never with a silent ALLOW; back again, the
+    client comes back by itself."""
+    holder = world.holder("segment_holder", rate="1/d")
+    client = world.client(client_name)
+    assert counts(client.ask("acquire 5"))["allow"] == 5
+    holder.stop(signal.SIGKILL)
+    holder = world.holder("segment_holder_next_major", rate="1/d")
+    assert world.peek("pub", MAJOR, "I") == 2 and world.peek("pub", OLDEST, "I") == 2
+    assert counts(client.ask("acquire 100")) == {"allow": 0, "deny": 0, "unattached": 100, "other": 0}
+    assert world.client(client_name).first == "VERSION_MISMATCH"
+    holder.stop(signal.SIGKILL)
+    holder = world.holder("segment_holder", rate="1/d")
+    assert "replaced" in holder.first
+    deadline = time.monotonic() + WATCHDOG_S
+    while client.ask("where").startswith("0 ") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # What it cannot read it does not carry over: the bucket starts EMPTY, not full.
+    assert counts(client.ask("acquire 100")) == {"allow": 0, "deny": 100, "unattached": 0, "other": 0}
+
+
+PART = """#include "{header}"
+int {name}(const char *pub, const char *rw);
+int {name}(const char *pub, const char *rw)
+{{
+    static struct spw_client client;
+    static struct spw_ref ref;
+    struct spw_attach_options options = {{pub, rw, SPW_UNATTACHED_DENY, 0, 0}};
+    struct spw_ticket ticket;
+    int allowed = 0;
+    if (spw_attach(&client, &options) != SPW_STATUS_OK)
+        return -1000;
+    spw_ref_init(&ref, "main", "web");
+    for (int i = 0; i < 15; i++)
+        allowed += spw_acquire(&client, &ref, 1, 0, &ticket).verdict == SPW_ALLOW;
+    return allowed;
+}}
+"""
+
+
+@pytest.mark.skipif(not FROZEN, reason="no header of an earlier release")
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_two_versions_of_the_header_in_one_program(world, tmp_path, compiler):
+    """A library brought the header of an earlier release along: both attach, and share one bucket."""
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    world.holder("segment_holder", rate="1/d", burst=20)
+    sources = []
+    for name, header in (("today", ROOT / "clients/c/spillway.h"), ("earlier", FROZEN[0])):
+        sources.append(tmp_path / f"{name}.c")
+        sources[-1].write_text(PART.format(header=header, name=name))
+    sources.append(tmp_path / "main.c")
+    sources[-1].write_text("#include <stdio.h>\nint today(const char *, const char *);\n"
+                           "int earlier(const char *, const char *);\n"
+                           "int main(int n, char **v)\n{\n    int a = today(v[1], v[2]), b = earlier(v[1], v[2]);\n"
+                           '    printf("%d %d\\n", a, b);\n    return n != 3;\n}\n')
+    program = tmp_path / "both"
+    done = subprocess.run([compiler, "-std=c11", "-O2", *sources, "-o", program, "-pthread"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:2000]
+    ran = subprocess.run([program, tmp_path / "pub", tmp_path / "rw"], capture_output=True, text=True)
+    assert ran.stdout.split() == ["15", "5"]
