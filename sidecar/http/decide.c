@@ -213,6 +213,8 @@ static void deadline_passed(struct spw_loop *loop, struct spw_loop_timer *timer)
     spw_flight_leave(job, true);
     if (job->in_flight_at_end)
         spw_job_fall_back(job, SPW_FALLBACK_PROVIDER_TIMEOUT, SPW_CAUSE_TIMEOUT);
+    else if (job->result.attempts == 0) /* still waiting for its token */
+        spw_job_fall_back(job, SPW_FALLBACK_RATE_LIMIT_PROACTIVE, SPW_CAUSE_BUCKET_EMPTY);
     else
         spw_job_fall_back(job, SPW_FALLBACK_RATE_LIMIT_429, SPW_CAUSE_RETRY_TOO_LATE);
 }

@@ -31,6 +31,13 @@ static struct spw_map *map_of(const struct spw_flight *flight)
 
 /* ---- the jobs of a flight ---- */
 
+/* It waits for a retry that would come too late for this one. */
+static bool is_too_late_for(const struct spw_flight *flight, const struct spw_job *job)
+{
+    return !flight->in_flight && spw_loop_timer_armed(&flight->timer) &&
+           flight->timer.at_ns + RETRY_ROOM_MS * UINT64_C(1000000) > job->deadline_ns;
+}
+
 struct spw_flight *spw_flight_find(const struct spw_job *job)
 {
     uint64_t now_ns = spw_decider_now(job->decider);
@@ -38,7 +45,7 @@ struct spw_flight *spw_flight_find(const struct spw_job *job)
     for (struct spw_flight *f = job->account->flights; f; f = f->next) {
         /* A call that has been under way for a whole deadline is no good sign: begin another. */
         if (f->may_be_joined && memcmp(&f->key, &job->cart_key, sizeof f->key) == 0 &&
-            (!f->batch || job->batch) && now_ns - f->started_ns < old_ns)
+            (!f->batch || job->batch) && now_ns - f->started_ns < old_ns && !is_too_late_for(f, job))
             return f;
     }
     return NULL;

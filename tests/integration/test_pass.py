@@ -241,6 +241,26 @@ def test_a_stop_lets_what_is_under_way_finish(place, backend):
     assert len(answers) == 2 and all(answer.status < 500 for answer in answers)
 
 
+# ---- any other API ----
+
+def test_any_other_api_is_limited_and_never_answered_from_a_cache(place, backend):
+    mock = place.mock("--api-key", KEY)
+    sidecar = place.sidecar(mock, account={
+        "provider": "http", "connection": None, "listen": f"127.0.0.1:{place.pass_port}", "credential_header": "X-API-KEY",
+        "routes": [f"GET {TAX}/ping", f"POST {TAX}/carts"], "deadline": "600ms",
+        "limit": {"rate": "1/h", "burst": 3, "pods": 1}})
+    assert sidecar.sdk("GET", TAX + "/ping").status == 200
+    assert sidecar.sdk("POST", TAX + "/carts", cart()).status == 200
+    assert sidecar.sdk("GET", TAX + "/carts/1").status == 403 and sidecar.sdk("DELETE", TAX + "/ping").status == 403
+    mock.script({"action": "stall"})
+    assert sidecar.sdk("POST", TAX + "/carts", cart()).status == 504, "its deadline"
+    refused = sidecar.sdk("POST", TAX + "/carts", cart())
+    assert refused.status == 429 and refused.json["error"]["status"] == 429 and refused.headers["Retry-After"]
+    assert sidecar.sdk("GET", TAX + "/ping", token="wrong").status == 401
+    assert seen(mock) == 3 and sidecar.flags() == []
+    assert sidecar.quote().status == 400, "it calculates no tax"
+
+
 # ---- who may ask ----
 
 def test_a_wrong_token_is_the_providers_401(place, backend):

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from harness import UnixConnection, at_once, quote_body, until
+from far_end import FarEnd
+from harness import KEY, UnixConnection, at_once, quote_body, until
 from test_decisions import DOWN, LIVE, SLOW, fallback, seen, told
 
 CART = {"customer": {"id": "c_7", "exemption": None}}
@@ -92,6 +93,37 @@ def test_each_joined_quote_keeps_its_own_deadline(place, backend):
     assert told(answers[0]) == fallback("provider-timeout", "timeout")
     assert told(answers[1]) == LIVE and seen(mock) == 1
     assert sidecar.breaker() == "closed"
+
+
+def test_nobody_joins_a_retry_that_comes_too_late(place, backend):
+    mock = place.mock()
+    mock.script({"to_request": 1, "status": 429})
+    sidecar = place.sidecar(mock)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(sidecar.quote(**CART)))
+    thread.start()
+    until(lambda: sidecar.metric("spillway_provider_requests_total", account="main", result="throttled") == 1, "a 429")
+    short = sidecar.quote(deadline_ms=300, **CART)
+    assert told(short) == fallback("rate-limit-proactive", "gate-shut"), "at once, not at its deadline"
+    thread.join()
+    assert told(answers[0]) == LIVE and seen(mock) == 2
+
+
+# ---- a lock is no rate limit ----
+
+def test_a_429_that_speaks_of_a_lock_counts_for_nothing(place, backend):
+    """Stripe's, without a reason: tried once more, and neither gate nor breaker shut."""
+    far = FarEnd("stripe", f"Bearer {KEY}")
+    far.mode = 429
+    sidecar = place.sidecar(far.url, account={"provider": "stripe", "connection": None, "deadline": "2s",
+                                              "breaker": {"consecutive_429": 2, "minimum": 2}})
+    lines = [{"id": "1", "amount": "39.98"}]
+    answers = at_once(4, lambda i: sidecar.quote(lines=lines, shipping=None, customer={"id": f"c-{i}"}))
+    assert {told(answer)[:2] for answer in answers} == {("fallback", "provider-error")}
+    assert len(far.asked) == 8 and sidecar.breaker() == "closed"
+    far.mode = "live"
+    assert told(sidecar.quote(lines=lines, shipping=None)) == LIVE
+    far.close()
 
 
 # ---- reused ----
