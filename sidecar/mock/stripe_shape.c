@@ -126,15 +126,14 @@ static struct spw_mock_reply calculate(struct spw_mock_books *books, const struc
                            ? price(&rate, shipping_amount, is_exempt, &shipping_tax)
                            : json_null();
     int64_t date = 0;
-    time_t now = time(NULL);
+    json_int_t now = (json_int_t)time(NULL), tax = taxes + shipping_tax;
+    json_int_t total = amounts + shipping_amount + tax;
     snprintf(id, sizeof id, "taxcalc_mock%llu", (unsigned long long)++books->cart_serial);
     json_t *calculation = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:[]}", "id", id, "object", "tax.calculation",
-        "currency", currency, "amount_total", (json_int_t)(amounts + taxes + shipping_amount + shipping_tax),
-        "tax_amount_exclusive", (json_int_t)(taxes + shipping_tax), "tax_amount_inclusive", (json_int_t)0,
-        "tax_date", whole(spw_form_get(form, "tax_date"), &date) ? (json_int_t)date : (json_int_t)now,
-        "expires_at", (json_int_t)now + 90 * 86400, "line_items", lines, "shipping_cost", shipping,
-        "tax_breakdown");
+        "currency", currency, "amount_total", total, "tax_amount_exclusive", tax, "tax_amount_inclusive",
+        (json_int_t)0, "tax_date", whole(spw_form_get(form, "tax_date"), &date) ? (json_int_t)date : now,
+        "expires_at", now + 90 * 86400, "line_items", lines, "shipping_cost", shipping, "tax_breakdown");
     json_object_set_new(books->calculations, id, json_deep_copy(calculation));
     return spw_mock_reply_json(200, calculation);
 }

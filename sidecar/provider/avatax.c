@@ -117,8 +117,8 @@ static enum spw_status add_line(json_t *lines, const struct spw_quote_request *q
         code = SPW_AVATAX_FREIGHT;
     json_t *item =
         json_pack("{s:s, s:o, s:o, s:s}", "number", number, "quantity", spw_wire_quantity(quantity_micro),
-                  "amount", spw_wire_minor(is_shipping ? quote->shipping_minor : line->amount_minor),
-                  "itemCode", is_shipping ? "shipping" : item_code(line->id, number));
+                  "amount", spw_wire_minor(line ? line->amount_minor : quote->shipping_minor), "itemCode",
+                  line ? item_code(line->id, number) : "shipping");
     bool failed = !item || !spw_wire_set_text(item, "taxCode", code);
     if (!failed && taxes_minor)
         failed = json_object_set_new(item, "taxOverride",

@@ -75,7 +75,7 @@ static enum spw_status check_line(struct spw_native_builder *b, const json_t *li
 static enum spw_status take_line(struct spw_native_builder *b, const json_t *item, size_t place,
                                  bool is_shipping)
 {
-    int64_t amount_minor, quantity_micro = SPW_WIRE_MICRO;
+    int64_t amount_minor = 0, quantity_micro = SPW_WIRE_MICRO;
     const json_t *quantity = json_object_get(item, "quantity");
     enum spw_status status = check_line(b, item, place);
     if (status)
@@ -176,7 +176,7 @@ enum spw_status spw_avatax_native_quote(const struct spw_native_request *request
                                         const struct spw_conf_account *account, struct spw_native_quote *out,
                                         struct spw_error *err)
 {
-    struct spw_native_builder b;
+    struct spw_native_builder b = {.out = out, .err = err};
     json_t *root = spw_wire_parse(request->body, request->body_bytes);
     const json_t *transaction = transaction_of(root);
     memset(out, 0, sizeof *out);

@@ -334,7 +334,7 @@ static bool is_folded(const char *p, const char *end)
 static void take_headers(struct reading *r, const char *headers, size_t headers_bytes)
 {
     const char *end = headers + headers_bytes;
-    char whole[NAME_MAX_BYTES + VALUE_MAX_BYTES];
+    char whole[NAME_MAX_BYTES + VALUE_MAX_BYTES] = "";
     for (const char *line = headers; line < end;) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         const char *stop = newline ? newline : end;

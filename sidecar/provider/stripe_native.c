@@ -44,7 +44,7 @@ static bool is_inclusive(const char *behavior)
 
 static enum spw_status take_line(struct spw_native_builder *b, const struct spw_form *form, size_t place)
 {
-    int64_t amount_minor, quantity = 1;
+    int64_t amount_minor = 0, quantity = 1;
     const char *count = spw_form_get(form, "line_items[%zu][quantity]", place);
     struct spw_line *line = spw_native_line(b);
     if (!line)
@@ -132,7 +132,7 @@ enum spw_status spw_stripe_native_quote(const struct spw_native_request *request
                                         const struct spw_conf_account *account, struct spw_native_quote *out,
                                         struct spw_error *err)
 {
-    struct spw_native_builder b;
+    struct spw_native_builder b = {.out = out, .err = err};
     struct spw_form form;
     size_t lines_count = 0;
     enum spw_status status;

@@ -114,7 +114,7 @@ enum spw_status spw_taxcloud_native_quote(const struct spw_native_request *reque
                                           const struct spw_conf_account *account,
                                           struct spw_native_quote *out, struct spw_error *err)
 {
-    struct spw_native_builder b;
+    struct spw_native_builder b = {.out = out, .err = err};
     json_t *root = spw_wire_parse(request->body, request->body_bytes);
     const json_t *carts = json_object_get(root, "items");
     memset(out, 0, sizeof *out);

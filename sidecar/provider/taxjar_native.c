@@ -66,7 +66,7 @@ static enum spw_status take_line(struct spw_native_builder *b, const json_t *ite
 /* Without lines the amount is the one line. */
 static enum spw_status take_amount(struct spw_native_builder *b, const json_t *root)
 {
-    int64_t amount_minor;
+    int64_t amount_minor = 0;
     struct spw_line *line = spw_native_line(b);
     if (!line || !spw_wire_decimal(json_object_get(root, "amount"), 2, &amount_minor) ||
         amount_minor > SPW_AMOUNT_MAX_MINOR || amount_minor < -SPW_AMOUNT_MAX_MINOR)
@@ -110,7 +110,7 @@ enum spw_status spw_taxjar_native_quote(const struct spw_native_request *request
                                         const struct spw_conf_account *account, struct spw_native_quote *out,
                                         struct spw_error *err)
 {
-    struct spw_native_builder b;
+    struct spw_native_builder b = {.out = out, .err = err};
     json_t *root = spw_wire_parse(request->body, request->body_bytes);
     size_t lines_count = json_array_size(json_object_get(root, "line_items"));
     memset(out, 0, sizeof *out);
