@@ -79,8 +79,7 @@ bool spw_rate_file_name(const char *name, char source[SPW_NAME_BYTES], int32_t *
         if (!plain)
             return false;
     }
-    memset(source, 0, SPW_NAME_BYTES);
-    memcpy(source, name, bytes);
+    snprintf(source, SPW_NAME_BYTES, "%.*s", (int)bytes, name);
     return true;
 }
 

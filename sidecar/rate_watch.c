@@ -33,11 +33,9 @@ struct spw_rate_watch {
     struct spw_error err;
 };
 
-static uint64_t fold(uint64_t hash, const void *bytes, size_t count)
+static uint64_t fold(uint64_t hash, uint64_t value)
 {
-    for (const uint8_t *p = bytes; count-- > 0; p++)
-        hash = (hash ^ *p) * UINT64_C(1099511628211);
-    return hash;
+    return (hash ^ value) * UINT64_C(1099511628211);
 }
 
 /* What the directory looks like. The order of readdir makes no difference: the files' own prints are added. */
@@ -49,14 +47,18 @@ static uint64_t fingerprint(const char *path)
         return 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
         char full[SPW_PATH_BYTES + sizeof entry->d_name];
-        struct stat st;
+        struct stat st = {0};
         snprintf(full, sizeof full, "%s/%s", path, entry->d_name);
         if (entry->d_name[0] == '.' || stat(full, &st) != 0 || !S_ISREG(st.st_mode))
             continue;
         const uint64_t facts[] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
                                   (uint64_t)st.st_size, (uint64_t)st.st_ino, (uint64_t)st.st_ctim.tv_nsec};
-        uint64_t print = fold(UINT64_C(14695981039346656037), entry->d_name, strlen(entry->d_name));
-        sum += fold(print, facts, sizeof facts);
+        uint64_t print = UINT64_C(14695981039346656037);
+        for (const char *p = entry->d_name; *p; p++)
+            print = fold(print, (uint8_t)*p);
+        for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+            print = fold(print, facts[i]);
+        sum += print;
     }
     closedir(dir);
     return sum;

@@ -309,7 +309,7 @@ static enum spw_status make_table(struct spw_rates_reader *r, struct spw_rates_l
                              r->name);
     qsort(rows->list, rows->count, sizeof *rows->list, compare_rows);
     size_t room = 2 * rows->count; /* n rows of a place change at most 2n times */
-    table->rows = malloc(room * sizeof *table->rows);
+    table->rows = calloc(room, sizeof *table->rows);
     if (!table->rows)
         return spw_error_set(r->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the rate table", r->name);
     for (size_t i = 0, n; i < rows->count; i += n) {

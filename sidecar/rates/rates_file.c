@@ -135,15 +135,18 @@ enum spw_status spw_rates_load_set(const char *const *paths, size_t paths_count,
     *table = (struct spw_rates_table){0};
     struct bytes *texts = calloc(paths_count + 1, sizeof *texts);
     struct spw_rates_bytes *files = calloc(paths_count + 1, sizeof *files);
-    if (!texts || !files)
-        status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "rates: no memory for the rate table");
+    if (!texts || !files) {
+        free(texts);
+        free(files);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "rates: no memory for the rate table");
+    }
     for (size_t i = 0; i < paths_count && !status; i++) {
         status = read_text(paths[i], &texts[i], err);
         files[i] = (struct spw_rates_bytes){paths[i], texts[i].data ? texts[i].data : "", texts[i].count};
     }
     if (!status)
         status = spw_rates_parse_set(files, paths_count, options, table, err);
-    for (size_t i = 0; texts && i < paths_count; i++)
+    for (size_t i = 0; i < paths_count; i++)
         free(texts[i].data);
     free(texts);
     free(files);

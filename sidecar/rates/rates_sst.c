@@ -284,6 +284,17 @@ static bool add_code(struct boundary *b, uint32_t kind, const struct spw_rates_c
     return true;
 }
 
+static bool read_zip(const struct spw_rates_cell *cell, uint32_t *out)
+{
+    return cell->bytes == 5 && read_number(cell, 5, out);
+}
+
+/* Absent, where it may be, leaves *out as it is. */
+static bool read_plus4(const struct spw_rates_cell *cell, bool mandatory, uint32_t *out)
+{
+    return cell->bytes ? read_number(cell, 4, out) : !mandatory;
+}
+
 static bool read_range(struct spw_rates_reader *r, const struct spw_rates_cell *cells, struct boundary *b)
 {
     static const struct spw_rates_cell none = {"", 0};
@@ -294,15 +305,13 @@ static bool read_range(struct spw_rates_reader *r, const struct spw_rates_cell *
         lo = hi = &none;
     const char *fault = NULL;
     size_t at = AT_ZIP_LO;
-    if (cells[AT_ZIP_LO].bytes != 5 || !read_number(&cells[AT_ZIP_LO], 5, &b->zip_lo))
-        fault = "is no ZIP code: five digits";
-    else if (at = AT_ZIP_HI, cells[AT_ZIP_HI].bytes != 5 || !read_number(&cells[AT_ZIP_HI], 5, &b->zip_hi))
+    if (!read_zip(&cells[AT_ZIP_LO], &b->zip_lo) ||
+        (at = AT_ZIP_HI, !read_zip(&cells[AT_ZIP_HI], &b->zip_hi)))
         fault = "is no ZIP code: five digits";
     else if (b->zip_hi < b->zip_lo || b->zip_lo < ZIP5_MIN || b->zip_hi > ZIP5_MAX)
         fault = "is no range of ZIP codes: the lower end first, 00501 to 99950";
-    else if (at = AT_EXT_LO, (lo->bytes && !read_number(lo, 4, &b->ext_lo)) || (b->plus4 && !lo->bytes))
-        fault = "is no ZIP+4: four digits";
-    else if (at = AT_EXT_HI, (hi->bytes && !read_number(hi, 4, &b->ext_hi)) || (b->plus4 && !hi->bytes))
+    else if ((at = AT_EXT_LO, !read_plus4(lo, b->plus4, &b->ext_lo)) ||
+             (at = AT_EXT_HI, !read_plus4(hi, b->plus4, &b->ext_hi)))
         fault = "is no ZIP+4: four digits";
     else if (b->zip_lo == b->zip_hi && b->ext_hi < b->ext_lo)
         fault = "lies below the range's lower end";
@@ -349,8 +358,8 @@ static bool read_boundary(struct spw_rates_reader *r, const char *line, size_t b
         return false;
     }
     b->plus4 = cells[0].text[0] == '4';
-    if (!read_day(&cells[1], &b->from_day) || !read_day(&cells[2], &b->to_day) ||
-        b->from_day == UINT32_MAX || b->to_day < b->from_day) {
+    if (!read_day(&cells[1], &b->from_day) || !read_day(&cells[2], &b->to_day) || b->from_day == UINT32_MAX ||
+        b->to_day < b->from_day) {
         spw_rates_report(r, r->line, NULL, "columns 2 and 3 are no first and last day, as 20260401,20260630");
         return false;
     }

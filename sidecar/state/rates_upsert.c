@@ -230,31 +230,33 @@ static bool put_all(struct spw_state *state, uint32_t half, const struct spw_rat
     return true;
 }
 
-/* Join the new rows to those of the same source, or begin one; either way it comes last, so that the new rows win. */
+/* Join the new rows to those of the same source, if there is one; either way they come last, so that they win. */
 static enum spw_status join(struct gathered *g, const struct spw_rates_source *source,
                             struct spw_rate_row **joined, struct spw_rates_source *sources, size_t *count,
                             struct spw_error *err)
 {
     struct spw_rates_source all = *source;
-    size_t n = 0;
+    const struct spw_rates_source *same = NULL;
+    *count = 0;
     for (uint32_t i = 0; i < g->count; i++) {
         const struct spw_rates_source *s = &g->sources[i];
-        if (!same_source(s, source->name, source->as_of_day) ||
-            memcmp(s->sha256, source->sha256, sizeof s->sha256) != 0) {
-            sources[n++] = *s;
-            continue;
-        }
-        *joined = calloc(s->rows_count + source->rows_count + 1, sizeof **joined);
+        if (!same && same_source(s, source->name, source->as_of_day) &&
+            memcmp(s->sha256, source->sha256, sizeof s->sha256) == 0)
+            same = s;
+        else
+            sources[(*count)++] = *s;
+    }
+    if (same) {
+        *joined = calloc(same->rows_count + source->rows_count + 1, sizeof **joined);
         if (!*joined)
             return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                                  "rates: no memory for the table: raise the container's memory limit");
-        memcpy(*joined, s->rows, s->rows_count * sizeof **joined);
-        memcpy(*joined + s->rows_count, source->rows, source->rows_count * sizeof **joined);
+        memcpy(*joined, same->rows, same->rows_count * sizeof **joined);
+        memcpy(*joined + same->rows_count, source->rows, source->rows_count * sizeof **joined);
         all.rows = *joined;
-        all.rows_count = s->rows_count + source->rows_count;
+        all.rows_count = same->rows_count + source->rows_count;
     }
-    sources[n++] = all;
-    *count = n;
+    sources[(*count)++] = all;
     return SPW_STATUS_OK;
 }
 

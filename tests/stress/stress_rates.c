@@ -17,7 +17,7 @@
 #include "tests/support/state_fixture.h"
 
 #define DESTINATIONS 41071u
-#define TABLES       60u
+#define TABLES       30u
 #define READERS      2
 #define LOADS        100
 
