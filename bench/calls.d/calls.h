@@ -1,0 +1,39 @@
+/* calls.h: the parts of bench_calls: an upstream, a bare forwarder, and a load of many connections.
+ *
+ * Owns: nothing; each part is a process or a run of its own. Called by: calls.c. Thread: one each.
+ */
+#ifndef SPW_BENCH_CALLS_H
+#define SPW_BENCH_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* One whole answer for every request: all it does is to be quicker than anything measured. Returns its process and the
+ * port of 127.0.0.1. */
+pid_t spw_bench_upstream(const char *answer_body, uint16_t *port);
+
+/* libmicrohttpd in front, libcurl behind, one thread, no decision: each request at socket_path goes to url. */
+pid_t spw_bench_forwarder(const char *socket_path, const char *url);
+
+/* A caller's side: connections that each ask again as soon as they are answered. The four digits at amount_at of the
+ * request count up, so that no two requests are alike. */
+struct spw_bench_load {
+    const char *socket_path; /* NULL = 127.0.0.1:port */
+    uint16_t port;
+    const char *request; /* head and body, whole */
+    size_t request_bytes;
+    size_t amount_at;
+    uint32_t connections_count;
+    uint64_t run_ns;
+};
+/* Answers of status 200 in the time; ends the program with a message when anything else comes. */
+uint64_t spw_bench_load_run(const struct spw_bench_load *load, uint64_t *took_ns);
+
+/* Prints a line: system calls of the provider's side of one call to url, on io_uring beside epoll. */
+void spw_bench_syscalls(const char *url);
+
+void spw_bench_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+#endif
