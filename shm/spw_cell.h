@@ -162,6 +162,19 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
     return SPW_STATUS_OK;
 }
 
+/* Has this owner a record that is not durable yet? A cell is freed after the commit that carried it. */
+static inline bool spw_cell_recorded(const struct spw_map *map, uint32_t slot, uint32_t generation)
+{
+    uint64_t owner = spw_cell_owner(spw_cell_pack(0, slot, generation, 0));
+    for (uint32_t i = 0; i < map->rw_section[SPW_RW_CELL_WORDS].count; i++) {
+        /* SYNC cell: acquire: FREE was stored after the commit. */
+        uint64_t seen = spw_load_acq(spw_cell_word_at(map, i));
+        if (spw_cell_state(seen) == SPW_CELL_READY && spw_cell_owner(seen) == owner)
+            return true;
+    }
+    return false;
+}
+
 /* SIDECAR ONLY */
 /* ---- the store thread's side ---- */
 

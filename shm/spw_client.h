@@ -794,7 +794,8 @@ static inline enum spw_status spw__order(struct spw_client *c, uint32_t op, cons
     struct spw_order_record record;
     struct spw_map *map = spw__live_map(c, spw_now_ns());
     map = map ? map : spw__data_map(c);
-    if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES ||
+    bool named = order_id && order_id[0];
+    if ((!named && op != SPW_ORDER_ABANDONED) || (named && strlen(order_id) >= SPW_CALLER_ID_BYTES) ||
         (quote_id && strlen(quote_id) >= SPW_ID_BYTES) || !spw_text_is_name(quote_id) ||
         !spw_text_is_name(order_id) || !spw_text_is_name(currency))
         return SPW_STATUS_INVALID;
@@ -833,6 +834,33 @@ static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(struct spw_client
 static inline enum spw_status SPW_WARN_UNUSED spw_order_cancelled(struct spw_client *c, const char *order_id)
 {
     return spw__order(c, SPW_ORDER_CANCELLED, NULL, order_id, 0, NULL);
+}
+
+/* No order will come of this quote: its flag, if it has one, is abandoned at once and not after a day. An order that comes
+ * all the same counts. Results as for spw_order_placed. */
+static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_client *c, const char *quote_id)
+{
+    return quote_id && quote_id[0] ? spw__order(c, SPW_ORDER_ABANDONED, quote_id, NULL, 0, NULL)
+                                   : SPW_STATUS_INVALID;
+}
+
+/* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is
+ * on the disk. TIMEOUT: not within timeout_ms; it is recorded, and becomes durable as soon as a sidecar runs and can
+ * write. NO_SEGMENT: not attached. Looks every millisecond (one sleep each); about a nanosecond a cell. Any thread; not for
+ * a signal handler. */
+static inline enum spw_status SPW_WARN_UNUSED spw_wait_durable(struct spw_client *c, uint32_t timeout_ms)
+{
+    uint64_t until_ns = spw_now_ns() + timeout_ms * UINT64_C(1000000);
+    struct spw_map *map = spw__data_map(c);
+    if (!map)
+        return SPW_STATUS_NO_SEGMENT;
+    while (spw_cell_recorded(map, map->self.slot, map->self.generation)) {
+        struct timespec pause = {0, 1000000};
+        if (spw_now_ns() >= until_ns)
+            return SPW_STATUS_TIMEOUT;
+        (void)nanosleep(&pause, NULL);
+    }
+    return SPW_STATUS_OK;
 }
 
 /* The cached rate for a US ZIP code ("98110", "98110-1234"), without making a flag: for display only. OK, NOT_FOUND,

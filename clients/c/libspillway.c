@@ -122,6 +122,16 @@ int spillway_order_cancelled(struct spillway *s, const char *order_id)
     return spw_order_cancelled(&s->client, order_id);
 }
 
+int spillway_quote_abandoned(struct spillway *s, const char *quote_id)
+{
+    return spw_quote_abandoned(&s->client, quote_id);
+}
+
+int spillway_wait_durable(struct spillway *s, uint32_t timeout_ms)
+{
+    return spw_wait_durable(&s->client, timeout_ms);
+}
+
 const char *spillway_cause_name(int cause)
 {
     return spw_cause_name((uint32_t)cause);

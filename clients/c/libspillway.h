@@ -59,6 +59,9 @@ int64_t spillway_rate_ppb(struct spillway *client, const char *zip);
 int spillway_order_placed(struct spillway *client, const char *quote_id, const char *order_id,
                           int64_t tax_minor, const char *currency);
 int spillway_order_cancelled(struct spillway *client, const char *order_id);
+int spillway_quote_abandoned(struct spillway *client, const char *quote_id);
+/* Wait until all that this process recorded is on the disk: 0, or a negative enum spw_status after timeout_ms. */
+int spillway_wait_durable(struct spillway *client, uint32_t timeout_ms);
 
 const char *spillway_cause_name(int cause);
 const char *spillway_status_text(int status);

@@ -1824,6 +1824,7 @@ static inline uint64_t spw_cell_pack(uint32_t state, uint32_t slot, uint32_t gen
   return (uint64_t)state << 61 | (uint64_t)(slot & 0x3FF) << 51 | (uint64_t)(generation & 0xFFFFFF) << 27 | (cycle & SPW_CELL_CYCLE_MASK);
 }
 static inline uint32_t spw_cell_state(uint64_t word) { return (uint32_t)(word >> 61); }
+static inline uint64_t spw_cell_owner(uint64_t word) { return word >> 27 & 0x3FFFFFFFF; }
 static inline uint64_t spw_cell_with(uint64_t word, uint32_t state) { return (word & ~(UINT64_C(7) << 61)) | (uint64_t)state << 61; }
 static inline uint64_t spw_cell_freed(uint64_t word) { return spw_cell_pack(SPW_CELL_FREE, 0, 0, (word & SPW_CELL_CYCLE_MASK) + 1); }
 struct spw_part { const void *bytes; size_t count; };
@@ -1872,6 +1873,13 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
   struct spw_slot *slot = spw_slot_at(map, map->self.slot); uint64_t live = spw_slot_word(map->self.generation, SPW_SLOT_LIVE);
   if (!slot || !spw_cas(&slot->word, &live, live)) return SPW_STATUS_NOT_READY;
   spw_add_rlx(&spw_map_rw(map)->cells_hint, 1); return SPW_STATUS_OK;
+}
+static inline bool spw_cell_recorded(const struct spw_map *map, uint32_t slot, uint32_t generation) {
+  uint64_t owner = spw_cell_owner(spw_cell_pack(0, slot, generation, 0));
+  for (uint32_t i = 0; i < map->rw_section[SPW_RW_CELL_WORDS].count; i++) {
+    uint64_t seen = spw_load_acq(spw_cell_word_at(map, i)); if (spw_cell_state(seen) == SPW_CELL_READY && spw_cell_owner(seen) == owner) return true;
+  }
+  return false;
 }
 
 /* ---- spw_flag.h ---- */
@@ -2392,8 +2400,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote(struct spw_client *c, co
 static inline enum spw_status spw__order(
     struct spw_client *c, uint32_t op, const char *quote_id, const char *order_id, int64_t tax_minor, const char *currency) {
   struct spw_order_record record; struct spw_map *map = spw__live_map(c, spw_now_ns()); map = map ? map : spw__data_map(c);
-  if (!order_id || !order_id[0] || strlen(order_id) >= SPW_CALLER_ID_BYTES || (quote_id && strlen(quote_id) >= SPW_ID_BYTES) || !spw_text_is_name(quote_id) ||
-      !spw_text_is_name(order_id) || !spw_text_is_name(currency))
+  bool named = order_id && order_id[0];
+  if ((!named && op != SPW_ORDER_ABANDONED) || (named && strlen(order_id) >= SPW_CALLER_ID_BYTES) || (quote_id && strlen(quote_id) >= SPW_ID_BYTES) ||
+      !spw_text_is_name(quote_id) || !spw_text_is_name(order_id) || !spw_text_is_name(currency))
     return SPW_STATUS_INVALID;
   if (!map) return SPW_STATUS_NO_SEGMENT;
   memset(&record, 0, sizeof record); record.op = op; SPW__SET(record.quote_id, quote_id); SPW__SET(record.order_id, order_id);
@@ -2416,6 +2425,26 @@ static inline enum spw_status SPW_WARN_UNUSED spw_order_placed(
 
 static inline enum spw_status SPW_WARN_UNUSED spw_order_cancelled(struct spw_client *c, const char *order_id) {
   return spw__order(c, SPW_ORDER_CANCELLED, NULL, order_id, 0, NULL);
+}
+
+/* No order will come of this quote: its flag, if it has one, is abandoned at once and not after a day. An order that comes
+ * all the same counts. Results as for spw_order_placed. */
+static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_client *c, const char *quote_id) {
+  return quote_id && quote_id[0] ? spw__order(c, SPW_ORDER_ABANDONED, quote_id, NULL, 0, NULL) : SPW_STATUS_INVALID;
+}
+
+/* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is
+ * on the disk. TIMEOUT: not within timeout_ms; it is recorded, and becomes durable as soon as a sidecar runs and can
+ * write. NO_SEGMENT: not attached. Looks every millisecond (one sleep each); about a nanosecond a cell. Any thread; not for
+ * a signal handler. */
+static inline enum spw_status SPW_WARN_UNUSED spw_wait_durable(struct spw_client *c, uint32_t timeout_ms) {
+  uint64_t until_ns = spw_now_ns() + timeout_ms * UINT64_C(1000000); struct spw_map *map = spw__data_map(c); if (!map) return SPW_STATUS_NO_SEGMENT;
+  while (spw_cell_recorded(map, map->self.slot, map->self.generation)) {
+    struct timespec pause = {0, 1000000};
+    if (spw_now_ns() >= until_ns) return SPW_STATUS_TIMEOUT;
+    (void)nanosleep(&pause, NULL);
+  }
+  return SPW_STATUS_OK;
 }
 
 /* The cached rate for a US ZIP code ("98110", "98110-1234"), without making a flag: for display only. OK, NOT_FOUND,

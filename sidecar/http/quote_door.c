@@ -1,6 +1,7 @@
 /* quote_door.c: see quote_door.h. */
 #include "sidecar/http/quote_door.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -9,6 +10,7 @@
 #include "shm/spw_flag.h"
 #include "sidecar/http/door.h"
 #include "sidecar/http/decisions.h"
+#include "sidecar/http/hold.h"
 #include "sidecar/http/quote_json.h"
 #include "sidecar/http/token.h"
 
@@ -24,9 +26,13 @@ struct spw_quote_door {
 
 /* One quote waiting for its decision. */
 struct waiting {
+    struct spw_hold_mark mark;
     struct spw_door_request *request;
     struct spw_quote_body body;
     struct spw_job *job;
+    struct spw_quote_door *door;
+    bool durable;                       /* the answer waits for its flag's commit */
+    char order_id[SPW_CALLER_ID_BYTES]; /* the order is placed with the answer; "" = not */
 };
 
 /* ---- answers ---- */
@@ -135,18 +141,71 @@ static void waiting_free(struct waiting *w)
     free(w);
 }
 
+/* Does the caller ask for an answer after the commit? */
+static bool wants_durable(const struct spw_door_request *request)
+{
+    const char *wait = spw_door_header(request, "Spillway-Wait");
+    return wait && strcmp(wait, "durable") == 0;
+}
+
+/* Answer now, or when what has been recorded is durable. */
+static void answer_when(struct spw_quote_door *door, struct spw_door_request *request, bool durable,
+                        uint32_t status, const struct spw_door_header *headers, size_t count, char *text)
+{
+    if (!durable || !text || !spw_hold_answer(door->options.store, request, status, headers, count, text))
+        answer_text(request, status, headers, count, text);
+}
+
+/* The order that came with its quote's request is placed at the tax of this answer. */
+static bool place_with(struct waiting *w, const struct spw_result *r)
+{
+    const struct spw_quote_request *q = &w->body.request;
+    struct spw_order_record record = {.op = SPW_ORDER_PLACED, .tax_collected_minor = r->tax_minor};
+    record.created_unix_ms = record.placed_unix_ms = spw_wall_ms();
+    snprintf(record.quote_id, sizeof record.quote_id, "%s", r->quote_id);
+    snprintf(record.order_id, sizeof record.order_id, "%s", w->order_id);
+    snprintf(record.account, sizeof record.account, "%s", q->account ? q->account : "");
+    snprintf(record.currency, sizeof record.currency, "%s", q->currency ? q->currency : "USD");
+    struct spw_quote_door *door = w->door;
+    return spw_order_write(spw_state_map(door->options.state), door->order_hint++, &record) == SPW_STATUS_OK;
+}
+
 static void quote_decided(void *owner, const struct spw_result *r)
 {
     static const uint32_t status_of[SPW_DECISION_COUNT] = {503, 200, 200, 422};
     struct waiting *w = owner;
-    struct spw_door_header headers[16];
+    struct spw_door_header headers[18];
     char numbers[3][24];
     char *lines = r->lines_count ? lines_header(r) : NULL;
     size_t count = result_headers(r, numbers, lines, headers);
+    bool priced = r->decision == SPW_DECISION_LIVE || r->decision == SPW_DECISION_FALLBACK;
+    if (priced && w->order_id[0]) {
+        bool placed = place_with(w, r);
+        headers[count++] = (struct spw_door_header){"Spillway-Order", placed ? "placed" : "not-recorded"};
+    }
+    if (w->durable || w->order_id[0])
+        spw_store_wake(w->door->options.store);
     spw_door_set_user(w->request, NULL);
-    answer_text(w->request, status_of[r->decision], headers, count, spw_result_json(r));
+    answer_when(w->door, w->request, w->durable && priced, status_of[r->decision], headers, count,
+                spw_result_json(r));
     free(lines);
     waiting_free(w);
+}
+
+/* The headers of a quote that are no part of its body. false: answered. */
+static bool read_quote_headers(struct waiting *w, struct spw_door_request *request)
+{
+    const char *order_id = spw_door_header(request, "Spillway-Order-Id");
+    w->durable = wants_durable(request);
+    if (!order_id)
+        return true;
+    if (!order_id[0] || strlen(order_id) >= sizeof w->order_id || !spw_text_is_name(order_id)) {
+        answer_rejected(request, 400, "bad-request",
+                        "Spillway-Order-Id: 1 to 71 bytes of text without control characters are expected");
+        return false;
+    }
+    snprintf(w->order_id, sizeof w->order_id, "%s", order_id);
+    return true;
 }
 
 static void quote(struct spw_quote_door *door, struct spw_door_request *request)
@@ -165,7 +224,12 @@ static void quote(struct spw_quote_door *door, struct spw_door_request *request)
         answer_fault(request, &err);
         return;
     }
+    if (!read_quote_headers(w, request)) {
+        waiting_free(w);
+        return;
+    }
     w->request = request;
+    w->door = door;
     spw_door_set_user(request, w);
     struct spw_job *job = NULL;
     struct spw_ask ask = {.quote = &w->body.request, .uid = uid};
@@ -184,14 +248,19 @@ static void quote(struct spw_quote_door *door, struct spw_door_request *request)
 /* The caller hung up: nobody waits for this answer any more. */
 static void caller_gone(void *owner, struct spw_door_request *request)
 {
-    struct waiting *w = spw_door_user(request);
+    void *user = spw_door_user(request);
     (void)owner;
-    if (!w)
+    if (!user)
         return;
-    if (w->job)
-        spw_job_cancel(w->job);
+    if (((const struct spw_hold_mark *)user)->held) {
+        spw_hold_gone(user);
+    } else {
+        struct waiting *w = user;
+        if (w->job)
+            spw_job_cancel(w->job);
+        waiting_free(w);
+    }
     spw_door_set_user(request, NULL);
-    waiting_free(w);
     spw_door_answer(request, 499, "text/plain", NULL, 0, "", 0);
 }
 
@@ -203,8 +272,7 @@ static void record_order(struct spw_quote_door *door, struct spw_door_request *r
     enum spw_status status = spw_order_write(spw_state_map(door->options.state), door->order_hint++, record);
     if (status == SPW_STATUS_OK) {
         spw_store_wake(door->options.store);
-        static const char done[] = "{\"recorded\":true}";
-        spw_door_answer(request, 202, "application/json", NULL, 0, done, sizeof done - 1);
+        answer_when(door, request, wants_durable(request), 202, NULL, 0, strdup("{\"recorded\":true}"));
         return;
     }
     struct spw_door_header again = {"Retry-After", "1"};
@@ -225,28 +293,43 @@ static void order_placed(struct spw_quote_door *door, struct spw_door_request *r
         record_order(door, request, &record);
 }
 
-static void order_cancelled(struct spw_quote_door *door, struct spw_door_request *request, const char *id,
-                            size_t bytes)
+/* An id in a path. false: answered. */
+static bool take_id(struct spw_door_request *request, const char *what, const char *id, size_t bytes,
+                    char *out, size_t room)
 {
-    struct spw_order_record record;
-    memset(&record, 0, sizeof record);
-    if (bytes == 0 || bytes >= sizeof record.order_id) {
-        answer_error(request, 400, "bad-request", "the order id in the path is empty or too long");
-        return;
+    if (bytes == 0 || bytes >= room) {
+        answer_error(request, 400, "bad-request", what);
+        return false;
     }
     for (size_t i = 0; i < bytes; i++) {
         bool plain = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'A' && id[i] <= 'Z') ||
                      (id[i] >= 'a' && id[i] <= 'z') || strchr("._-~:", id[i]);
         if (!plain) {
             answer_error(request, 400, "bad-request",
-                         "the order id in the path may hold letters, digits and . _ - ~ : only");
-            return;
+                         "the id in the path may hold letters, digits and . _ - ~ : only");
+            return false;
         }
     }
-    record.op = SPW_ORDER_CANCELLED;
-    memcpy(record.order_id, id, bytes);
-    record.created_unix_ms = spw_wall_ms();
-    record_order(door, request, &record);
+    memcpy(out, id, bytes);
+    return true;
+}
+
+static void order_cancelled(struct spw_quote_door *door, struct spw_door_request *request, const char *id,
+                            size_t bytes)
+{
+    struct spw_order_record record = {.op = SPW_ORDER_CANCELLED, .created_unix_ms = spw_wall_ms()};
+    if (take_id(request, "the order id in the path is empty or too long", id, bytes, record.order_id,
+                sizeof record.order_id))
+        record_order(door, request, &record);
+}
+
+static void quote_abandoned(struct spw_quote_door *door, struct spw_door_request *request, const char *id,
+                            size_t bytes)
+{
+    struct spw_order_record record = {.op = SPW_ORDER_ABANDONED, .created_unix_ms = spw_wall_ms()};
+    if (take_id(request, "the quote id in the path is empty or too long", id, bytes, record.quote_id,
+                sizeof record.quote_id))
+        record_order(door, request, &record);
 }
 
 /* ---- what was decided ---- */
@@ -289,23 +372,35 @@ static bool admit(struct spw_quote_door *door, struct spw_door_request *request)
     return false;
 }
 
+/* PREFIX/ID/SUFFIX; *id is where the id begins. */
+static bool has_id(const char *path, const char *prefix, const char *suffix, const char **id, size_t *bytes)
+{
+    size_t n = strlen(path), before = strlen(prefix), after = strlen(suffix);
+    if (n <= before + after || strncmp(path, prefix, before) != 0 || strcmp(path + n - after, suffix) != 0)
+        return false;
+    *id = path + before;
+    *bytes = n - before - after;
+    return true;
+}
+
 static void handle(void *owner, struct spw_door_request *request)
 {
-    static const char orders[] = "/spillway/v1/orders";
     struct spw_quote_door *door = owner;
     const char *path = spw_door_path(request);
     bool post = strcmp(spw_door_method(request), "POST") == 0;
-    size_t n = strlen(path), prefix = sizeof orders - 1, suffix = sizeof "/cancel" - 1;
-    bool is_quote = strcmp(path, "/spillway/v1/quote") == 0, is_order = strcmp(path, orders) == 0;
+    const char *id = NULL;
+    size_t id_bytes = 0;
+    bool is_quote = strcmp(path, "/spillway/v1/quote") == 0,
+         is_order = strcmp(path, "/spillway/v1/orders") == 0;
     bool is_decisions = strcmp(path, "/spillway/v1/decisions") == 0;
-    bool is_cancel = n > prefix + 1 + suffix && strncmp(path, orders, prefix) == 0 && path[prefix] == '/' &&
-                     strcmp(path + n - suffix, "/cancel") == 0;
+    bool is_cancel = has_id(path, "/spillway/v1/orders/", "/cancel", &id, &id_bytes);
+    bool is_abandon = !is_cancel && has_id(path, "/spillway/v1/quotes/", "/abandon", &id, &id_bytes);
     if (!admit(door, request))
         return;
-    if (!is_quote && !is_order && !is_cancel && !is_decisions) {
+    if (!is_quote && !is_order && !is_cancel && !is_abandon && !is_decisions) {
         answer_error(request, 404, "not-found",
-                     "POST /spillway/v1/quote, /spillway/v1/orders or /spillway/v1/orders/{id}/cancel, or "
-                     "GET /spillway/v1/decisions?ref=");
+                     "POST /spillway/v1/quote, /spillway/v1/quotes/{id}/abandon, /spillway/v1/orders or "
+                     "/spillway/v1/orders/{id}/cancel, or GET /spillway/v1/decisions?ref=");
     } else if (is_decisions && strcmp(spw_door_method(request), "GET") != 0) {
         struct spw_door_header allow = {"Allow", "GET"};
         answer_text(request, 405, &allow, 1, spw_error_json("method-not-allowed", "use GET"));
@@ -318,8 +413,10 @@ static void handle(void *owner, struct spw_door_request *request)
         quote(door, request);
     } else if (is_order) {
         order_placed(door, request);
+    } else if (is_cancel) {
+        order_cancelled(door, request, id, id_bytes);
     } else {
-        order_cancelled(door, request, path + prefix + 1, n - prefix - 1 - suffix);
+        quote_abandoned(door, request, id, id_bytes);
     }
 }
 

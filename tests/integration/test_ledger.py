@@ -1,16 +1,20 @@
 """The ledger from outside: exports with checksum and totals, acknowledgement, the sink of a pod that ends, orders by
 gRPC, the tie-out against a shop's list, the alert. Needs SPILLWAY_BIN.
 """
+import contextlib
+import ctypes
 import csv
 import hashlib
 import json
+import sqlite3
 
 import grpc
 import pytest
 
 from control_stubs import stubs
-from harness import until
+from harness import BIN, quote_body, until
 
+INVALID, TIMEOUT = -1, -14
 DRAINED = {"limit": {"rate": "0/s", "burst": None}}  # every quote is a fallback
 
 
@@ -319,3 +323,72 @@ def test_the_spool_is_imported(place):
     assert bad.read_text().splitlines()[1] == "torn {"
     assert "spool.bad_line" in sidecar.log()
     assert {path.name for path in spool.iterdir()} == {"taken", "done", "bad", ".hidden.jsonl", "notes.txt"}
+
+
+# ---- durable, placed with the quote, abandoned ----
+
+def test_an_answer_that_waits_is_durable(drained, place):
+    for i in range(20):
+        answer = drained.post("/spillway/v1/quote", quote_body(decision_id=f"d-{i}", purpose="order"),
+                              headers={"Spillway-Wait": "durable", "Spillway-Order-Id": f"o-{i}"})
+        assert (answer.status, answer.headers["Spillway-Durable"], answer.headers["Spillway-Order"]) == (200, "1", "placed")
+        assert place.sql(f"SELECT flag_state, order_id, tax_collected_minor FROM flags WHERE"
+                         f" flag_id='{answer.json['fallback']['flag_id']}'") == [(1, f"o-{i}", 671)]
+    answer = drained.post("/spillway/v1/orders/o-3/cancel", headers={"Spillway-Wait": "durable"})
+    assert (answer.status, answer.headers["Spillway-Durable"]) == (202, "1")
+    assert place.sql("SELECT order_state FROM orders WHERE order_id='o-3'") == [(2,)]
+    for bad in ("", "x" * 72):
+        answer = drained.post("/spillway/v1/quote", quote_body(), headers={"Spillway-Order-Id": bad})
+        assert answer.status == 400 and "Spillway-Order-Id" in answer.text
+
+
+def test_an_answer_that_cannot_be_durable_is_given_all_the_same(drained, place):
+    fallback(drained)
+    with contextlib.closing(sqlite3.connect(place.ledger, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        answer = drained.post("/spillway/v1/quote", quote_body(decision_id="held"), headers={"Spillway-Wait": "durable"})
+        assert (answer.status, answer.json["decision"], answer.headers["Spillway-Durable"]) == (200, "fallback", "0")
+        until(lambda: drained.metric("spillway_store_writable") == 0, "the alarm")
+        assert "store.not_writable" in drained.log()
+        assert fallback(drained), "checkout goes on"
+        holder.execute("ROLLBACK")
+    drained.flag(answer.json["fallback"]["flag_id"])
+    until(lambda: drained.metric("spillway_store_writable") == 1, "the alarm's end")
+
+
+def test_a_quote_is_abandoned_by_http(drained):
+    answer = fallback(drained)
+    assert drained.post(f"/spillway/v1/quotes/{answer['quote_id']}/abandon").status == 202
+    until(lambda: drained.metric("spillway_flags", state="abandoned") == 1, "the abandoned flag")
+    assert drained.post("/spillway/v1/quotes/a%20b/abandon").status == 400
+    drained.order(answer["quote_id"], "o-late", "6.71")
+    confirmed(drained, 1)
+
+
+def test_quotes_without_an_order_are_given_up(place):
+    sidecar = place.sidecar(place.mock("--rate", "0.092"), account=DRAINED, config={"store": {"unplaced_after": "1s"}})
+    fallback(sidecar, purpose="order")
+    fallback(sidecar, purpose="estimate")
+    until(lambda: sidecar.metric("spillway_flags", state="unplaced") == 1, "the unplaced flag")
+    until(lambda: sidecar.metric("spillway_flags", state="abandoned") == 1, "the abandoned estimate")
+    assert sidecar.metric("spillway_ledger_stuck_rows") == 0
+
+
+def test_a_process_waits_until_what_it_recorded_is_durable(drained, place):
+    lib = ctypes.CDLL(str(BIN / "libspillway.so"))
+    lib.spillway_new.restype = ctypes.c_void_p
+    lib.spillway_new.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+    client = ctypes.c_void_p(lib.spillway_new(str(place.pub).encode(), str(place.rw).encode(), 1))
+    for i in range(20):
+        quote = fallback(drained)["quote_id"]
+        assert lib.spillway_order_placed(client, quote.encode(), f"c-{i}".encode(), ctypes.c_int64(671), b"USD") == 0
+        assert lib.spillway_wait_durable(client, 60000) == 0
+        assert place.sql(f"SELECT quote_id FROM orders WHERE order_id='c-{i}'") == [(quote,)]
+    drained.kill()
+    assert lib.spillway_quote_abandoned(client, b"sq_x") == 0
+    assert lib.spillway_wait_durable(client, 20) == TIMEOUT, "nobody is there to bring it to disk"
+    place.sidecar()
+    assert lib.spillway_wait_durable(client, 60000) == 0
+    assert place.sql("SELECT quote_id FROM abandoned") == [("sq_x",)]
+    assert lib.spillway_quote_abandoned(client, b"") == INVALID
+    lib.spillway_destroy(client)
