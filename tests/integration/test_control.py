@@ -280,12 +280,51 @@ def test_a_dry_run_replaces_nothing(channel):
     ((header(), rows(row(plus4_lo=5)), end(1)), "rows[0].plus4_hi"),
     ((header(), rows(row(plus4_lo=9, plus4_hi=5)), end(1)), "rows[0].plus4_lo"),
     ((header(), rows(row(plus4_lo=9, plus4_hi=10000)), end(1)), "rows[0].plus4_hi"),
+    ((header(), rows(pb.RateRow(combined_ppb=1, plus4_lo=1, plus4_hi=1, state="WA")), end(1)), "rows[0].zip5"),
+    ((header(), rows(pb.RateRow(combined_ppb=1)), end(1)), "rows[0].state"),
+    ((header(), rows(row(country="CA", state="ON")), end(1)), "rows[0].zip5"),
+    ((header(), rows(row(valid_from_day=20000, valid_to_day=19999)), end(1)), "rows[0].valid_to_day"),
+    ((header(), rows(row(valid_from_day=2_000_000_000)), end(1)), "rows[0].valid_from_day"),
+    ((header(), rows(row(tax_code="")), end(1)), "rows[0].tax_code"),
+    ((header(), rows(row(tax_code="x" * 32)), end(1)), "rows[0].tax_code"),
 ])
 def test_a_bad_table_is_refused_whole_and_its_place_named(channel, parts, field):
     before = rpc.RatesStub(channel).Describe(pb.DescribeRatesRequest()).table
     error = refused(lambda: replace(channel, *parts), grpc.StatusCode.INVALID_ARGUMENT, f"{field}: ")
     assert trailer(error, "spillway-field") == field
     assert rpc.RatesStub(channel).Describe(pb.DescribeRatesRequest()).table == before
+
+
+def upsert(channel, *parts):
+    return rpc.RatesStub(channel).Upsert(iter(parts), timeout=WATCHDOG_S)
+
+
+def test_rows_are_put_into_the_table(channel):
+    before = replace(channel, header(), rows(row(98101), row(98102)), end(2)).table
+    reply = upsert(channel, header("fix", "2025-11-20"), rows(row(98103, combined_ppb=95_000_000)),
+                   rows(pb.RateRow(state="WA", combined_ppb=90_000_000)), end(2))
+    assert (reply.rows, reply.table.version, reply.table.records, reply.table.upserts) == (2, before.version, 4, 2)
+    found = rpc.RatesStub(channel).Lookup(pb.LookupRateRequest(zip="98103", date="2025-11-28", tax_code="PC040100"))
+    assert found.rates.combined.text == "0.095" and not found.own_rate
+    assert rpc.RatesStub(channel).Lookup(pb.LookupRateRequest(zip="98101")).match == "zip5", "what is not named stays"
+
+
+@pytest.mark.parametrize("parts, field", [
+    ((header(), rows(row()), header("second"), rows(row()), end(2)), "header"),
+    ((header(), rows(row(99951)), end(1)), "rows[0].zip5"),
+    ((header(), rows(row()), end(2)), "end.rows"),
+    ((rows(row()), end(1)), "rows"),
+])
+def test_bad_rows_are_not_put_in(channel, parts, field):
+    before = rpc.RatesStub(channel).Describe(pb.DescribeRatesRequest()).table
+    refused(lambda: upsert(channel, *parts), grpc.StatusCode.INVALID_ARGUMENT, f"{field}: ")
+    assert rpc.RatesStub(channel).Describe(pb.DescribeRatesRequest()).table == before
+
+
+def test_a_look_up_on_no_day_is_refused(channel):
+    refused(lambda: rpc.RatesStub(channel).Lookup(pb.LookupRateRequest(zip="98101", date="28.11.2025")),
+            grpc.StatusCode.INVALID_ARGUMENT, "date: ")
+    assert rpc.RatesStub(channel).Lookup(pb.LookupRateRequest(country="MX")).match == "none"
 
 
 def test_more_rows_than_the_table_holds_are_refused(channel):

@@ -170,6 +170,7 @@ def with_line(**changes):
     (with_line(amount="9" * 30), "lines[0].amount: "),
     (with_line(amount="10000000000000.01"), "lines[0].amount: "),
     (with_line(amount="5."), "lines[0].amount: "),
+    (with_line(amount="39.985"), "lines[0].amount: "),  # thousandths are not rounded by guess
     (with_line(quantity="9999999999999999"), "lines[0].quantity: "),
     (with_line(quantity=2), "lines[0].quantity: a decimal in quotes"),
     (with_line(quantity="0"), "lines[0].quantity: more than 0"),

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <dirent.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -118,6 +119,82 @@ static void replaced_under_readers(void **state)
     free(rows);
 }
 
+/* ---- one place put in, and one rate learned, under the eyes of threads ---- */
+
+#define ROUNDS 3000u
+
+struct watcher {
+    pthread_t thread;
+    uint64_t subject;
+    const uint64_t *stop;
+    int fault;
+};
+
+/* Old or new, never a mix; a learned rate may be missing while it is written, and is never older than one seen. */
+static void *watch(void *owner)
+{
+    static const uint32_t levels[] = {SPW_RATE_ZIP5, 0};
+    struct watcher *w = owner;
+    const struct spw_place place = {.country = "US", .zip5 = 98110, .has_zip = true, .day = 20000};
+    uint32_t newest = 0, newest_learned = 0;
+    while (!w->fault && spw_load_rlx(w->stop) == 0) {
+        struct spw_rate_record record;
+        struct spw_source source;
+        struct spw_learned_rate learned;
+        uint32_t level;
+        enum spw_rates_result result = spw_rates_find(f.map, &place, levels, &record, &source);
+        if (result == SPW_RATES_NOT_FOUND)
+            w->fault = 1;
+        if (result == SPW_RATES_FOUND) {
+            w->fault = record.state_ppb != record.combined_ppb || record.combined_ppb < newest ? 2 : w->fault;
+            newest = record.combined_ppb;
+        }
+        if (spw_learned_find(f.map, &place, w->subject, &learned, &level)) {
+            w->fault = learned.state_ppb != learned.combined_ppb || learned.combined_ppb < newest_learned
+                           ? 3
+                           : w->fault;
+            newest_learned = learned.combined_ppb;
+        }
+    }
+    return NULL;
+}
+
+static void changed_under_threads(void **state)
+{
+    struct spw_rate_row row = {
+        .country = "US", .state = "WA", .zip5 = 98110, .plus4_lo = 0xFFFF, .plus4_hi = 0xFFFF};
+    struct spw_rates_source source = {.name = "fixes", .as_of_day = 20000, .rows = &row, .rows_count = 1};
+    const struct spw_address from = {.state = "TX"}, to = {.state = "WA", .zip = "98110"};
+    struct watcher watchers[2];
+    uint64_t stop = 0;
+    struct spw_error err;
+    (void)state;
+    assert_int_equal(spw_state_rates_upsert(f.state, &source, NULL, &err), SPW_STATUS_OK);
+    memset(watchers, 0, sizeof watchers);
+    for (unsigned i = 0; i < 2; i++) {
+        watchers[i].subject = spw_learned_subject("main", &from, "PC");
+        watchers[i].stop = &stop;
+        assert_int_equal(pthread_create(&watchers[i].thread, NULL, watch, &watchers[i]), 0);
+    }
+    for (uint32_t n = 1; n <= ROUNDS; n++) {
+        struct spw_learned_fact fact = {.account = "main",
+                                        .ship_from = &from,
+                                        .ship_to = &to,
+                                        .tax_code = "PC",
+                                        .combined_ppb = n,
+                                        .state_ppb = n,
+                                        .unix_ms = n};
+        row.state_ppb = row.combined_ppb = n;
+        assert_int_equal(spw_state_rates_upsert(f.state, &source, NULL, &err), SPW_STATUS_OK);
+        spw_state_rates_learn(f.state, &fact);
+    }
+    spw_store_rlx(&stop, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(watchers[i].thread, NULL), 0);
+        assert_int_equal(watchers[i].fault, 0);
+    }
+}
+
 static unsigned open_files(void)
 {
     unsigned count = 0;
@@ -167,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(replaced_under_readers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changed_under_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(loads_leave_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
