@@ -18,9 +18,14 @@
 #include "tests/support/state_fixture.h"
 
 #define DESTINATIONS 41071u
-#define TABLES       30u
 #define READERS      2
-#define LOADS        100
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TABLES 6u /* what a sanitizer looks for shows in a few, and each takes it a second */
+#define LOADS  12
+#else
+#define TABLES 30u
+#define LOADS  100
+#endif
 
 static struct spw_state_fixture f;
 
