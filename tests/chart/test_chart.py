@@ -262,7 +262,7 @@ def test_notes_show_memory_and_share(tmp_path):
     (chart / "templates" / "notes.yaml").write_text(
         'kind: ConfigMap\nmetadata: {name: notes}\ndata:\n  notes: |\n    {{- tpl (.Files.Get "notes.txt") . | nindent 4 }}')
     notes = render("-f", LARGE, chart=chart)["ConfigMap", "notes"]["data"]["notes"]
-    assert "96 MiB process + 322 MiB pub + 261 MiB rw (each twice its segment file) = 679 MiB" in notes
+    assert "96 MiB process + 338 MiB pub + 261 MiB rw (each twice its segment file) = 695 MiB" in notes
     assert "taxcloud-main: 2500000/d / 40 pods = 62500/d" in notes
     assert "taxcloud-eu: 50/s / 12 pods = 4.1667/s" in notes
 

@@ -432,6 +432,13 @@ static const struct bad_case BAD[] = {
     {GOOD "fallback: {rates: [{file: /r, as_of: 2025-11-01, source: s}, {file: /r, as_of: 2025-11-01, "
           "source: t}]}\n",
      "7:69: fallback.rates[1].file: ", "listed twice"},
+    {GOOD "fallback: {shipping_taxable_in: {ZZ: true}}\n",
+     "7:34: fallback.shipping_taxable_in.ZZ: ", "is no state"},
+    {GOOD "fallback: {rates_dir: rates.d}\n", "7:23: fallback.rates_dir: ", "is no absolute path"},
+    {GOOD "fallback: {bad_rows: 0%}\n", "7:22: fallback.bad_rows: ", "above 0% to 50%"},
+    {GOOD "fallback: {bad_rows: 51%}\n", "7:22: fallback.bad_rows: ", "above 0% to 50%"},
+    {GOOD "fallback: {bad_rows: few}\n", "7:22: fallback.bad_rows: ", "%"},
+    {GOOD "fallback: {several_rates: mean}\n", "7:27: fallback.several_rates: ", "highest"},
     {GOOD "fallback: {max_age: {warn: 45d, refuse: 30d}}\n",
      "7:41: fallback.max_age.refuse: ", "before it is reported"},
     {GOOD "fallback: {max_age: {warn: 121d}}\n", "7:28: fallback.max_age.warn: ", "before it is reported"},
