@@ -153,11 +153,6 @@ static void replace_on_loop(struct spw_call *call)
         spw_log(SPW_LOG_INFO, "control.rates",
                 "%" PRIu64 " rows of %zu sources in force, version %" PRIu64 " (%s, %s)", r->rows_count,
                 r->sources_count, view.version, r->upsert ? "put in" : "replaced", call->door->name);
-        if (view.nearly_full)
-            spw_log(SPW_LOG_WARN, "rates.capacity",
-                    "%u of %u places of the rate table are taken: raise segment.rate_records before the next "
-                    "table does not fit",
-                    view.records_count, view.capacity_count);
     }
     answer_replace(call, r, &view);
 }

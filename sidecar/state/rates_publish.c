@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "sidecar/obs/log.h"
+
 struct average {
     char state[4];
     uint64_t state_ppb, county_ppb, city_ppb, special_ppb, combined_ppb, rows;
@@ -255,8 +257,16 @@ enum spw_status spw_state_rates_replace(struct spw_state *state, const struct sp
     /* SYNC rates-active: release: readers that follow it find a whole half. */
     spw_store_rel(&header->rates_active, version << 1 | f->half);
     free(f);
+    struct spw_rates_view view;
+    spw_state_rates_view(state, &view);
+    if (view.nearly_full)
+        spw_log(
+            SPW_LOG_WARN, "rates.capacity",
+            "%u of %u places of the rate table are taken: raise segment.rate_records before the next table "
+            "does not fit",
+            view.records_count, view.capacity_count);
     if (out)
-        spw_state_rates_view(state, out);
+        *out = view;
     return SPW_STATUS_OK;
 }
 

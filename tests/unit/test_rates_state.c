@@ -231,18 +231,22 @@ static void upserts_without_end(void **state)
         rows[i] = row("WA", 98000 + i, i);
     rows[850] = dated(row("WA", 98000, 4711), 1, 2);
     replace(rows, 851, "base");
+    struct spw_rates_view view;
+    uint32_t told = 0;
     for (uint32_t i = 0; i < 5000; i++) {
         const struct spw_rate_row one = row("WA", 98000 + i % 3, 1000 + i);
         assert_int_equal(upsert(&one, 1, "ticks"), SPW_STATUS_OK);
+        spw_state_rates_view(f.state, &view);
+        assert_int_equal(view.nearly_full, view.records_count * 10 > 1024 * 9);
+        told += view.nearly_full;
     }
+    assert_in_range(told, 1, 4999);
     assert_int_equal(rate_on(NULL, "98001", NULL, today()), 1000 + 4999);
     for (uint32_t i = 3; i < 850; i++) {
         char zip[8];
         snprintf(zip, sizeof zip, "%u", 98000 + i);
         assert_int_equal(rate_on(NULL, zip, NULL, today()), i);
     }
-    struct spw_rates_view view;
-    spw_state_rates_view(f.state, &view);
     assert_true(view.version > 1 && view.records_count <= view.capacity_count);
     assert_int_equal(view.sources_count, 2);
     /* More than there is room for: refused by name, and the table is as before. */
