@@ -26,9 +26,9 @@ def understood(lines, *options, end="\r\n"):
     return json.loads(out, parse_float=decimal.Decimal)
 
 
-@pytest.mark.parametrize("end", ["\r\n", "\n"])
-def test_every_vector(end):
-    for v in VECTORS:
+def test_every_vector():
+    for i, v in enumerate(VECTORS):
+        end = ["\r\n", "\n"][i % 2]  # the unit test has both for each
         options = ["--status", str(v["status"]), "--now", str(v.get("now", N))]
         if "reset_unit" in v:
             options += ["--reset-unit", v["reset_unit"]]
