@@ -202,6 +202,8 @@ def test_store_kinds():
     (["credentials[0].mountPath=/etc/spillway/secrets/other"], "which nothing mounts: add an entry to credentials"),
     (["config.fallback.rates[0].file=/etc/spillway/rates/a.csv", "config.fallback.rates[0].as_of=2025-11-01",
       "config.fallback.rates[0].source=v"], "which nothing mounts: add an entry to files"),
+    ([f"{ACCOUNT}.credentials.api_key_file=null", f"{ACCOUNT}.credentials.username_file=/etc/spillway/secrets/u",
+      f"{ACCOUNT}.credentials.password_file=/etc/spillway/secrets/p"], "reads /etc/spillway/secrets/u, which nothing"),
     (["demo.uid=65532"], "demo.uid equals uid"),
     (["store.kind=claim", "replicaCount=1"], "name the claim in store.claimName"),
     (["store.kind=claim", "store.claimName=flags"], "store.kind claim serves one pod"),
@@ -229,6 +231,9 @@ def test_contradictions_are_refused_with_a_sentence(sets, sentence):
     (f"{ACCOUNT}.limit.burst=1.5", f"/{ACCOUNT.replace('.', '/')}/limit/burst"),
     (f"{ACCOUNT}.limit.burst=4000000001", f"/{ACCOUNT.replace('.', '/')}/limit/burst"),
     (f"{ACCOUNT}.credentials.api_key=s3cret", "'api_key' not allowed"),
+    (f"{ACCOUNT}.credentials.username_file=/u", f"/{ACCOUNT.replace('.', '/')}/credentials"),
+    (f"{ACCOUNT}.routes[0]=GET", f"/{ACCOUNT.replace('.', '/')}/routes/0"),
+    (f"{ACCOUNT}.rate_headers.reset_unit=weeks", f"/{ACCOUNT.replace('.', '/')}/rate_headers/reset_unit"),
     ("config.listen.quote=0.0.0.0:8390", "/config/listen/quote"),
     ("config.listen.admin=127.0.0.1:9090", "/config/listen/admin"),
     ("config.segment.cells=63", "/config/segment/cells"),
@@ -270,7 +275,7 @@ def test_notes_show_memory_and_share(tmp_path):
 # The schema repeats the sidecar's, so that a mistake is told before a pod is made. The two must not drift apart.
 def test_schema_knows_the_keys_of_the_configuration():
     given_by_chart = {"SegmentConfig": {"pub_dir", "rw_dir", "gid"}, "StoreConfig": {"file"},
-                      "CredentialsConfig": {"api_key_env"}}
+                      "CredentialsConfig": {"api_key_env", "username_env", "password_env"}}
     proto = re.sub(r"//.*", "", (ROOT / "proto/spillway/v1/config.proto").read_text())
     proto = re.sub(r"enum \w+ \{[^}]*\}", "", proto)
     schema = json.loads((CHART / "values.schema.json").read_text())["definitions"]

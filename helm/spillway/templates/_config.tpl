@@ -37,9 +37,11 @@ number printed directly would come out as 1e+06.
 {{- $_ := set $mounted .mountPath true -}}
 {{- end -}}
 {{- range $name, $account := .Values.config.accounts -}}
-{{- with $account.credentials.api_key_file -}}
+{{- range list "api_key_file" "username_file" "password_file" -}}
+{{- with index $account.credentials . -}}
 {{- if and (hasPrefix "/etc/spillway/secrets/" .) (not (hasKey $mounted .)) -}}
 {{- fail (printf "spillway: account %s reads %s, which nothing mounts: add an entry to credentials with this mountPath" $name .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- with $account.ca_file -}}
