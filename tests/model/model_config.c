@@ -109,7 +109,8 @@ static void change_all_slots(void)
 {
     for (unsigned i = 0; i < SPW_CONFIG_SLOTS + 1; i++) {
         /* Those in the middle are like any other: one step each, unless there is time. */
-        spw_model_quiet(i > 0 && i + 2 < SPW_CONFIG_SLOTS && !spw_model_deep());
+        unsigned stepped = spw_model_deep() ? 2 : 1; /* at both ends */
+        spw_model_quiet(i >= stepped && i + 1 + stepped < SPW_CONFIG_SLOTS);
         change(i % 2 ? 10 : 1, 4);
     }
 }
