@@ -204,6 +204,17 @@ static enum spw_status watch_signals(struct sidecar *s, struct spw_error *err)
 
 /* ---- start ---- */
 
+/* An application may write to the rw volume, so it may also cut the file that is mapped here. Touching what is gone ends
+ * the process, once: the next start finds a file shorter than its header says and makes a new segment. */
+static void segment_cut(int number)
+{
+    static const char text[] =
+        "spillwayd: SIGBUS: a segment file was cut while it was mapped, or its volume is full; "
+        "the next start makes a new segment. Look who writes to segment.rw_dir\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1); /* SA_RESETHAND: on return the same access ends us */
+}
+
 /* Before any thread: they inherit the mask and the limits. Secrets live in this process: no core dumps. */
 static void harden(void)
 {
@@ -214,6 +225,8 @@ static void harden(void)
     sigaddset(&set, SIGINT);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    struct sigaction bus = {.sa_handler = segment_cut, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGBUS, &bus, NULL);
     setrlimit(RLIMIT_CORE, &none);
     /* Callers who sit idle on the doors must not take the descriptors that calls and the ledger need. */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < FILES_WANTED) {

@@ -333,6 +333,7 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
     /* The threads of gRPC and ours inherit the mask: signals stay with those who wait for them. */
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* main's handler says what it means */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     gpr_set_log_function(log_of_grpc);
     grpc_init();

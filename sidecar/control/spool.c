@@ -207,6 +207,7 @@ enum spw_status spw_spool_start(struct spw_store *store, const char *dir, struct
     pthread_mutex_init(&spool->mutex, NULL);
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);                  /* main's handler says what it means */
     pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the main thread's */
     int failed = pthread_create(&spool->thread, NULL, main_of_thread, spool);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

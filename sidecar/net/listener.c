@@ -12,7 +12,11 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define PROBES         50 /* a second */
+#define PROBE_PAUSE_NS 20000000
 
 enum { BACKLOG = 512 };
 
@@ -142,7 +146,15 @@ static enum spw_status take_lock(struct spw_listener *listener, struct spw_error
     return failed(err, lock_path, "flock");
 }
 
-/* Is the path free, or held by a socket nobody accepts on? */
+/* Does somebody accept at this path? */
+static bool is_accepted(int probe, const struct sockaddr_un *name)
+{
+    return connect(probe, (const struct sockaddr *)name, sizeof *name) == 0 ||
+           errno == EAGAIN; /* backlog full */
+}
+
+/* Is the path free, or held by a socket nobody accepts on? The kernel may close the sockets of a process that was killed
+ * with an io_uring a moment after the process is gone: what accepts now is asked again for a while. */
 static enum spw_status check_path(const char *path, struct spw_error *err)
 {
     struct stat st;
@@ -156,14 +168,20 @@ static enum spw_status check_path(const char *path, struct spw_error *err)
     }
     struct sockaddr_un name;
     fill_name(&name, path);
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (probe < 0) {
-        return failed(err, path, "socket");
+    const struct timespec pause = {.tv_nsec = PROBE_PAUSE_NS};
+    bool accepted = true;
+    for (int i = 0; i < PROBES && accepted; i++) {
+        int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (probe < 0) {
+            return failed(err, path, "socket");
+        }
+        accepted = is_accepted(probe, &name);
+        close(probe);
+        if (accepted) {
+            nanosleep(&pause, NULL);
+        }
     }
-    int rc = connect(probe, (const struct sockaddr *)&name, sizeof name);
-    int error = errno;
-    close(probe);
-    if (rc == 0 || error == EAGAIN) { /* EAGAIN: alive, its backlog is full */
+    if (accepted) {
         return spw_error_set(err, SPW_STATUS_BUSY, "%s: another process accepts there; stop it", path);
     }
     return SPW_STATUS_OK;

@@ -288,6 +288,37 @@ static bool same_plan(const struct spw_map *map, const struct spw_conf *conf)
            memcmp(map->rw_section, plan.rw, sizeof plan.rw) == 0;
 }
 
+/* Does what the sidecar alone has written make sense? It is used without another look once it is adopted. */
+static bool pub_is_whole(const struct spw_map *map)
+{
+    uint32_t accounts = map->pub_section[SPW_PUB_ACCOUNTS].count,
+             limiters = map->pub_section[SPW_PUB_LIMITERS].count;
+    for (uint32_t i = 0; i < accounts; i++) {
+        const struct spw_account *a = spw_account_at(map, i);
+        if (a->state == SPW_RECORD_FREE)
+            continue;
+        if (a->limiters_count == 0 || a->limiters_count > SPW_LIMITERS_PER_ACCOUNT ||
+            a->permits_count > SPW_PERMITS_PER_ACCOUNT || !memchr(a->name, 0, sizeof a->name))
+            return false;
+        for (uint32_t k = 0; k < a->limiters_count; k++) {
+            if (a->limiters[k] >= limiters)
+                return false;
+        }
+    }
+    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+        const struct spw_integration *n = spw_integration_at(map, i);
+        if (n->state != SPW_RECORD_FREE &&
+            (n->account_index >= accounts || !memchr(n->name, 0, sizeof n->name)))
+            return false;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct spw_rate_half *half = spw_rate_half_at(map, i);
+        if (half->records_count > map->records_per_half || half->sources_count > SPW_SOURCES_MAX_COUNT)
+            return false;
+    }
+    return true;
+}
+
 /* An adopted pair was made for the group of its time. */
 static enum spw_status regroup(const struct spw_conf_segment *s, struct spw_error *err)
 {
@@ -332,6 +363,10 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
     enum spw_status found = spw_map_open(&old, s->pub_dir, s->rw_dir, SPW_PUB_NAME, true);
     bool retired =
         found == SPW_STATUS_OK && spw_load_acq(&spw_map_pub(&old)->retired) != 0; /* SYNC retired: acquire */
+    if (found == SPW_STATUS_OK && !pub_is_whole(&old)) {
+        spw_map_close(&old);
+        found = SPW_STATUS_CORRUPT;
+    }
     if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf)) {
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");

@@ -125,12 +125,45 @@ static void heal_header(struct spw_state *state)
     spw_log(SPW_LOG_WARN, "segment.healed", "the header of rw was overwritten: it is as it was again");
 }
 
+static void heal_account(const struct spw_map *map, uint32_t index, uint64_t now_ns)
+{
+    const struct spw_account *account = spw_account_at(map, index);
+    struct spw_account_words *words = spw_account_words_at(map, index);
+    struct spw_account_conf conf;
+    uint64_t moved = SPW_MOVED;
+    if (!account || !words || account->state != SPW_RECORD_LIVE || !spw_account_conf_read(account, &conf))
+        return;
+    struct spw_breaker_word open = {.state = SPW_BREAKER_OPEN,
+                                    .time_ms = spw_map_ms(map, now_ns) + conf.cooldown_min_ms};
+    (void)spw_cas(&words->breaker, &moved, spw_breaker_pack(&open)); /* SYNC breaker: acq_rel */
+    moved = SPW_MOVED;
+    (void)spw_cas(&words->gate, &moved, 0); /* SYNC gate: acq_rel */
+}
+
+/* The words of a segment in force have not moved anywhere: that they say so is damage, which would keep every client
+ * out. Buckets start EMPTY, a breaker is open for its shortest cooldown, as after any damage. */
+static void heal_moved(const struct spw_map *map, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++)
+        heal_account(map, i, now_ns);
+    for (uint32_t i = 0; i < map->pub_section[SPW_PUB_LIMITERS].count; i++) {
+        struct spw_limiter_words *words = spw_limiter_words_at(map, i);
+        if (words && spw_load_acq(&words->level) == SPW_MOVED) /* SYNC bucket: acquire */
+            spw_bucket_heal(spw_limiter_at(map, i), words, SPW_MOVED, now_ns);
+    }
+    for (uint32_t i = 0; i < map->rw_section[SPW_RW_PERMITS].count; i++) {
+        uint64_t moved = SPW_MOVED, *permit = spw_permit_at(map, i);
+        if (permit && spw_load_acq(permit) == SPW_MOVED) /* SYNC permit: acquire */
+            (void)spw_cas(permit, &moved, 0);            /* SYNC permit: acq_rel */
+    }
+}
+
 void spw_state_sweep(struct spw_state *state, uint64_t now_ns)
 {
     struct spw_map *map = &state->map;
     heal_header(state);
+    heal_moved(map, now_ns);
     uint64_t *nobodys = &spw_slot_at(map, 0)->word;
-    (void)now_ns;
     if (spw_slot_state(spw_load_acq(nobodys)) != SPW_SLOT_RESERVED)  /* SYNC slot: acquire */
         spw_store_rel(nobodys, spw_slot_word(0, SPW_SLOT_RESERVED)); /* SYNC slot: release */
     for (uint32_t i = 1; i < map->rw_section[SPW_RW_SLOTS].count; i++) {

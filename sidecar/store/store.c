@@ -575,6 +575,7 @@ static enum spw_status start_thread(struct spw_store *store, struct spw_error *e
 {
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);                  /* main's handler says what it means */
     pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the main thread's */
     int failed = pthread_create(&store->thread, NULL, main_of_thread, store);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
