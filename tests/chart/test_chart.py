@@ -202,8 +202,6 @@ def test_store_kinds():
     (["credentials[0].mountPath=/etc/spillway/secrets/other"], "which nothing mounts: add an entry to credentials"),
     (["config.fallback.rates[0].file=/etc/spillway/rates/a.csv", "config.fallback.rates[0].as_of=2025-11-01",
       "config.fallback.rates[0].source=v"], "which nothing mounts: add an entry to files"),
-    ([f"{ACCOUNT}.credentials.api_key_file=null", f"{ACCOUNT}.credentials.username_file=/etc/spillway/secrets/u",
-      f"{ACCOUNT}.credentials.password_file=/etc/spillway/secrets/p"], "reads /etc/spillway/secrets/u, which nothing"),
     (["demo.uid=65532"], "demo.uid equals uid"),
     (["store.kind=claim", "replicaCount=1"], "name the claim in store.claimName"),
     (["store.kind=claim", "store.claimName=flags"], "store.kind claim serves one pod"),
@@ -243,6 +241,19 @@ def test_contradictions_are_refused_with_a_sentence(sets, sentence):
 def test_bad_values_are_refused_by_the_schema(setting, place):
     with pytest.raises(HelmError, match=re.escape(place)):
         template("-f", DEMO, "--set", setting)
+
+
+def test_both_parts_of_a_credential_have_to_be_mounted(tmp_path):
+    values = yaml.safe_load(DEMO.read_text())
+    secrets = "/etc/spillway/secrets"
+    values["config"]["accounts"] = {"avalara": {
+        "provider": "avatax", "company": "ACME-US", "limit": {"rate": "100/s"},
+        "credentials": {"username_file": f"{secrets}/u", "password_file": f"{secrets}/p"}}}
+    values["credentials"] = [{**values["credentials"][0], "mountPath": f"{secrets}/u"}]
+    path = tmp_path / "values.yaml"
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(HelmError, match="account avalara reads /etc/spillway/secrets/p, which nothing mounts"):
+        template("-f", path)
 
 
 def test_no_account_is_refused():
