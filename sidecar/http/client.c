@@ -71,6 +71,7 @@ struct spw_http_client {
     struct spw_loop_timer timer; /* libcurl's */
     struct client_socket *sockets;
     struct spw_http_call *calls;
+    int in_multi_count; /* calls libcurl holds, ended ones included until they are taken */
     size_t answer_max_bytes;
     struct spw_ca_store *authorities; /* NULL: left to libcurl */
     char *proxy;
@@ -191,6 +192,7 @@ static void call_free(struct spw_http_call *call)
     spw_loop_timer_cancel(client->loop, &call->deadline);
     if (call->in_multi) {
         curl_multi_remove_handle(client->multi, call->easy);
+        client->in_multi_count--;
     }
     curl_easy_cleanup(call->easy);
     *call->link = call->next;
@@ -624,6 +626,17 @@ static struct spw_http_call *call_new(struct spw_http_client *client, const stru
     return call;
 }
 
+/* libcurl begins a call when its timer is due; it is due at once, and this saves the call a turn of the loop. What ends
+ * at once all the same is told in the next turn. */
+static void begin(struct spw_http_client *client)
+{
+    int running;
+    curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    if (running < client->in_multi_count) {
+        spw_loop_timer_set(client->loop, &client->timer, spw_loop_now_ns(client->loop));
+    }
+}
+
 /* Hand the call to libcurl, unless its time is over before it begins. */
 static enum spw_status start(struct spw_http_call *call, const struct spw_http_request *request,
                              struct spw_error *err)
@@ -642,6 +655,8 @@ static enum spw_status start(struct spw_http_call *call, const struct spw_http_r
             return spw_error_set(err, SPW_STATUS_SYSTEM, "request: libcurl: %s", curl_multi_strerror(added));
         }
         call->in_multi = true;
+        call->client->in_multi_count++;
+        begin(call->client);
     }
     spw_loop_timer_set(call->client->loop, &call->deadline, request->deadline_ns);
     return SPW_STATUS_OK;

@@ -28,6 +28,7 @@ enum {
     CONNECTION_MEMORY_BYTES = 64 << 10, /* headers of a request and of its answer */
     CONNECTIONS_MAX = 256,
     IDLE_TIMEOUT_S = 60,
+    RUNS_PER_TURN = 4,
     METHOD_MAX_BYTES = 32
 };
 
@@ -109,9 +110,14 @@ static void settle_half_closed(struct spw_door *door)
 
 static void run(struct spw_door *door)
 {
-    MHD_UNSIGNED_LONG_LONG timeout_ms;
+    MHD_UNSIGNED_LONG_LONG timeout_ms = 1;
     door->place_freed = false;
-    MHD_run(door->daemon);
+    /* Each run takes a connection one step: reading, handling and answering a request need a few in a row. */
+    for (int i = 0; i < RUNS_PER_TURN && (i == 0 || timeout_ms == 0) && !door->place_freed; i++) {
+        MHD_run(door->daemon);
+        timeout_ms = 1;
+        (void)MHD_get_timeout(door->daemon, &timeout_ms);
+    }
     if (door->place_freed) {
         /* At its limit of connections libmicrohttpd stops listening, and takes it up again only in a later run. */
         spw_loop_timer_set(door->loop, &door->timer, spw_loop_now_ns(door->loop));
