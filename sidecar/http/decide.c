@@ -94,7 +94,6 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
     const char *bad = spw_request_bad_name(asked);
     if (bad)
         return spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected", bad);
-    char *buffer = malloc(SPW_REQUEST_MAX_BYTES);
     job->request = *asked;
     if (asked->decision_id)
         snprintf(job->result.decision_id, sizeof job->result.decision_id, "%.71s", asked->decision_id);
@@ -107,15 +106,13 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
     if (!job->request.integration)
         job->request.integration = job->account->conf->integrations[0].name;
     job->lines = calloc(job->request.line_count + 1, sizeof *job->lines);
-    if (!buffer || !job->lines) {
-        free(buffer);
+    job->request_bytes = spw_request_json(&job->request, d->text, sizeof d->text);
+    job->request_json = malloc(job->request_bytes + 1);
+    if (!job->lines || !job->request_json)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "quote: no memory: raise the container's memory limit");
-    }
-    job->request_bytes = spw_request_json(&job->request, buffer, SPW_REQUEST_MAX_BYTES);
-    job->request_json = job->request_bytes ? realloc(buffer, job->request_bytes + 1) : buffer;
-    if (!job->request_json)
-        job->request_json = buffer;
+    memcpy(job->request_json, d->text, job->request_bytes);
+    job->request_json[job->request_bytes] = 0;
     if (job->request_bytes == 0)
         return spw_error_set(err, SPW_STATUS_INVALID,
                              "the request is longer than %u bytes when normalised: split it",
@@ -127,10 +124,9 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
  * order, shipping, customer, exemption, currency and day; not who asks and under which ids. */
 static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, struct spw_error *err)
 {
-    const struct spw_key_maker *keys = &job->decider->keys;
+    struct spw_decider *d = job->decider;
     struct spw_quote_request cart = job->request;
     char today[12];
-    char *text = malloc(SPW_REQUEST_MAX_BYTES);
     cart.integration = NULL;
     cart.decision_id = NULL;
     cart.quote_ref = NULL;
@@ -140,13 +136,17 @@ static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, stru
         spw_format_day((int32_t)(spw_wall_ms() / 86400000), today, sizeof today);
         cart.date = today;
     }
-    size_t bytes = text ? spw_request_json(&cart, text, SPW_REQUEST_MAX_BYTES) : 0;
-    bool ok = bytes && spw_key_make(keys, "cart", text, bytes, &job->cart_key);
-    free(text);
+    size_t bytes = spw_request_json(&cart, d->text, sizeof d->text);
+    bool ok = bytes && spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
     job->has_decision_key = has_decision_id;
-    /* The normalised request has the decision id in it: another cart under the same id is another decision. */
-    const char *kind = job->is_native ? "native decision" : "decision";
-    ok = ok && spw_key_make(keys, kind, job->request_json, job->request_bytes, &job->decision_key);
+    if (has_decision_id) {
+        /* The normalised request has the decision id in it: another cart under the same id is another decision. */
+        const char *kind = job->is_native ? "native decision" : "decision";
+        ok = ok && spw_key_make(&d->keys, kind, job->request_json, job->request_bytes, &job->decision_key);
+    } else { /* found by its ids alone: any key of its own does */
+        uint64_t own[2] = {d->id_low++, d->id_high};
+        memcpy(job->decision_key.bytes, own, sizeof job->decision_key.bytes);
+    }
     return ok ? SPW_STATUS_OK
               : spw_error_set(err, SPW_STATUS_NO_MEMORY,
                               "quote: no memory or no SHA-256: raise the container's memory limit");

@@ -37,6 +37,7 @@ struct spw_decider {
     uint32_t jobs_count;
     uint64_t id_high, id_low;
     uint64_t random;
+    char text[SPW_REQUEST_MAX_BYTES]; /* a request being written; large, so not allocated for each */
 };
 
 struct spw_job {
