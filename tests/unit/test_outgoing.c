@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static void pass(const char *headers, const char *query, struct spw_outgoing *ou
                                          .body = "{\0}",
                                          .body_bytes = 3};
     struct spw_error err;
-    strcpy(account.url, "https://api.example");
+    snprintf(account.url, sizeof account.url, "https://api.example");
     assert_int_equal(
         spw_outgoing_pass(out, spw_profile_find("taxcloud"), &account, &credential, &request, &err),
         SPW_STATUS_OK);
@@ -85,7 +86,7 @@ static void too_many_headers_are_refused_whole(void **state)
     struct spw_credential credential = {.user = "", .secret = "k", .header = ""};
     struct spw_native_request request = {.route = &route, .path = "/carts", .query = "", .body = ""};
     for (int i = 0; i < 80; i++)
-        strcat(headers, "X-A: b\r\n");
+        snprintf(headers + i * 8, 9, "X-A: b\r\n");
     request.headers = headers;
     assert_int_equal(
         spw_outgoing_pass(&out, spw_profile_find("taxcloud"), &account, &credential, &request, &err),
