@@ -189,13 +189,14 @@ static inline uint64_t spw__fold(uint64_t hash, const char *text, size_t most)
 static inline uint64_t spw_learned_subject(const char *account, const struct spw_address *from,
                                            const char *tax_code)
 {
-    char state[2] = {0, 0};
-    for (int i = 0; from->state && i < 2 && from->state[i]; i++)
-        state[i] =
-            (char)(from->state[i] >= 'a' && from->state[i] <= 'z' ? from->state[i] - 32 : from->state[i]);
+    const char *text[2] = {from->country && from->country[0] ? from->country : "US", from->state};
     uint64_t hash = spw__fold(UINT64_C(14695981039346656037), account, SPW_NAME_BYTES);
-    hash = spw__fold(hash, from->country && from->country[0] ? from->country : "US", 2);
-    hash = spw__fold(hash, state, 2);
+    for (int i = 0; i < 2; i++) {
+        char capitals[2] = {0, 0};
+        for (int k = 0; text[i] && k < 2 && text[i][k]; k++)
+            capitals[k] = (char)(text[i][k] >= 'a' && text[i][k] <= 'z' ? text[i][k] - 32 : text[i][k]);
+        hash = spw__fold(hash, capitals, 2);
+    }
     return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX));
 }
 

@@ -333,7 +333,8 @@ static void learn(const char *account, const char *zip, const char *code, uint32
 
 static int64_t learned(const char *account, const char *from_state, const char *zip, const char *code)
 {
-    const struct spw_address from = {.state = from_state}, to = {.state = "WA", .zip = zip};
+    const struct spw_address from = {.country = zip[5] ? "us" : NULL, .state = from_state},
+                             to = {.state = "WA", .zip = zip};
     struct spw_place place;
     struct spw_learned_rate found;
     uint32_t level;
