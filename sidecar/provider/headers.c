@@ -76,7 +76,7 @@ static const struct rules dialect_rules[] = {
 #define RULE_RESET_AFTER "...-Reset-After, which comes before ...-Reset (R2)"
 #define RULE_NEXT        "the instant of the next call"
 #define RULE_NAMED       "the name of the header (secondly, minute, day)"
-#define RULE_OTHER       "an older dialect that tells the same quota"
+#define RULE_OTHER       "another header of the answer that tells the same quota"
 
 struct text {
     char p[VALUE_MAX_BYTES];
@@ -218,7 +218,8 @@ static void take_word(struct name_parts *n, const char *word)
                  {"total", FIELD_LIMIT},     {"quota", FIELD_LIMIT},         {"capacity", FIELD_LIMIT},
                  {"left", FIELD_REMAINING},  {"available", FIELD_REMAINING}, {"period", FIELD_WINDOW},
                  {"duration", FIELD_WINDOW}, {"resettime", FIELD_NEXT}};
-    static const char *const fillers[] = {"time", "size", "at", "in", "on", "date", "timestamp", "utc"};
+    static const char *const fillers[] = {"time", "size",      "at",  "in",       "on",
+                                          "date", "timestamp", "utc", "requests", "request"};
     for (size_t i = 0; i < sizeof fillers / sizeof fillers[0]; i++)
         if (strcmp(word, fillers[i]) == 0)
             return;
@@ -690,14 +691,17 @@ static const struct window *choose(const struct windows *all)
     return best;
 }
 
-/* What the governing window leaves out, from another that tells the same quota. */
+/* What the governing window leaves out, from another that tells the same quota, or from one that tells a time alone. */
 static struct window complete(const struct windows *all, const struct window *best)
 {
     struct window w = *best;
-    for (size_t i = 0; i < all->count && w.has_limit; i++) {
+    for (size_t i = 0; i < all->count; i++) {
         const struct window *other = &all->at[i];
-        if (other == best || !other->has_limit || other->limit_count != w.limit_count ||
-            (other->has_remaining && w.has_remaining && other->remaining_count != w.remaining_count))
+        bool is_time_alone = !other->has_limit && !other->has_remaining && other->dialect == w.dialect;
+        bool is_same =
+            w.has_limit && other->has_limit && other->limit_count == w.limit_count &&
+            (!other->has_remaining || !w.has_remaining || other->remaining_count == w.remaining_count);
+        if (other == best || (!is_same && !is_time_alone))
             continue;
         if (!w.has_window && other->has_window) {
             w.has_window = true;

@@ -75,6 +75,20 @@ static void test_gate_and_evidence(void **state)
     }
 }
 
+/* The account says what a bare number counts where the number is misread. */
+static void test_reset_unit(void **state)
+{
+    (void)state;
+    static const char headers[] = "X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 6000\r\n";
+    struct spw_conf_account account;
+    struct spw_signals s;
+    memset(&account, 0, sizeof account);
+    account.reset_unit = SPW_RESET_DELTA_MS;
+    spw_signals_read(SPW_OUTCOME_THROTTLED, 429, headers, sizeof headers - 1, &account, WALL_MS, NOW_NS, &s);
+    assert_int_equal(s.end.gate_until_ns, NOW_NS + UINT64_C(6000000000));
+    assert_int_equal(s.evidence.reset_unix_ms, WALL_MS + 6000);
+}
+
 static void test_status_alone(void **state)
 {
     (void)state;
@@ -103,6 +117,7 @@ static void test_status_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gate_and_evidence),
+                                       cmocka_unit_test(test_reset_unit),
                                        cmocka_unit_test(test_status_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
