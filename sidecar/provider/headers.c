@@ -182,17 +182,22 @@ static struct group *group_of(struct reading *r, const char *key)
     return g;
 }
 
+/* "minute", "daily", "24hour"; 0 for any other word, months and years among them: they have no fixed length. */
 static uint64_t named_window_ms(const char *word)
 {
     static const struct {
         const char *word;
         uint64_t ms;
     } names[] = {{"second", 1000},  {"secondly", 1000},  {"minute", 60000}, {"minutely", 60000},
-                 {"hour", 3600000}, {"hourly", 3600000}, {"day", 86400000}, {"daily", 86400000}};
+                 {"hour", 3600000}, {"hourly", 3600000}, {"day", 86400000}, {"daily", 86400000},
+                 {"min", 60000},    {"sec", 1000}};
+    uint64_t times = 0;
+    for (; *word >= '0' && *word <= '9' && times < 10000; word++)
+        times = times * 10 + (uint64_t)(*word - '0');
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(word, names[i].word) == 0)
-            return names[i].ms;
-    return 0; /* also months and years: they have no fixed length */
+            return names[i].ms * (times ? times : 1);
+    return 0;
 }
 
 /* What the words after "ratelimit" say. Words that name no field become part of the group's key. */
@@ -300,10 +305,17 @@ static void take_line(struct reading *r, const char *name, const char *value, si
         join(&r->policy, value, bytes);
     } else if (ends_with(name, "-call-limit")) {
         join(&r->call_limit, value, bytes);
+    } else if (ends_with(name, "-limit-info")) { /* "api-usage=18/5000" */
+        const char *equals = memchr(value, '=', bytes);
+        const char *from = equals ? equals + 1 : value;
+        join(&r->call_limit, from, bytes - (size_t)(from - value));
     } else if ((marker = strstr(name, "ratelimit")) != NULL) {
         take_named(r, name, marker, marker + strlen("ratelimit"), value, bytes);
     } else if ((marker = strstr(name, "rate-limit")) != NULL) {
         take_named(r, name, marker, marker + strlen("rate-limit"), value, bytes);
+    } else if ((marker = strstr(name, "-limit-")) != NULL &&
+               (ends_with(name, "-limit") || ends_with(name, "-remaining") || ends_with(name, "-reset"))) {
+        take_named(r, name, marker, marker + strlen("-limit"), value, bytes); /* x-app-limit-24hour-reset */
     }
 }
 
@@ -493,7 +505,8 @@ static bool group_reset(const struct reading *r, const struct group *g, struct s
 static bool group_counts_requests(const struct group *g)
 {
     static const char *const foreign[] = {"/tokens", "/token", "/bytes", "/tokens/input", "/tokens/output"};
-    if (g->fields[FIELD_LIMIT].p[0] == '-' || g->fields[FIELD_REMAINING].p[0] == '-')
+    if (g->fields[FIELD_LIMIT].p[0] == '-' ||
+        (g->fields[FIELD_REMAINING].p[0] == '-' && g->fields[FIELD_LIMIT].n == 0))
         return false;
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (strstr(g->key, foreign[i]))
@@ -532,8 +545,14 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     enum dialect dialect = g->key[0] == 0 ? DIALECT_IETF_FIELDS : DIALECT_X;
     if (!group_counts_requests(g))
         return;
-    uint64_t remaining[MEMBERS_MAX_COUNT];
+    uint64_t remaining[MEMBERS_MAX_COUNT], limits_told[MEMBERS_MAX_COUNT];
     size_t remaining_count = take_counts(&g->fields[FIELD_REMAINING], remaining, MEMBERS_MAX_COUNT);
+    size_t equal_count = 1; /* one value told twice is no second window */
+    while (equal_count < remaining_count && remaining[equal_count] == remaining[0])
+        equal_count++;
+    if (equal_count == remaining_count &&
+        take_counts(&g->fields[FIELD_LIMIT], limits_told, MEMBERS_MAX_COUNT) != remaining_count)
+        remaining_count = 1;
     if (remaining_count > 1) {
         add_paired(r, g, dialect, remaining, remaining_count, all);
         return;
