@@ -1,6 +1,6 @@
 /* rates_cell.h: one line of a comma-separated table, and what its cells say.
  *
- * Owns: quoting, exact decimals, the unit of a number. Called by: rates.c. Thread: any; pure over (bytes, length).
+ * Owns: quoting, exact decimals, the unit of a number. Called by: the readers of the formats. Thread: any; pure over (bytes, length).
  */
 #ifndef SPW_RATES_RATES_CELL_H
 #define SPW_RATES_RATES_CELL_H
