@@ -59,7 +59,6 @@ struct spw_http_call {
     uint32_t attempts;
     bool headers_complete;
     bool too_large;
-    bool calm;
     bool in_multi;
     bool finishing; /* done is being called */
     char detail[CURL_ERROR_SIZE];
@@ -73,6 +72,7 @@ struct spw_http_client {
     struct spw_http_call *calls;
     int in_multi_count; /* calls libcurl holds, ended ones included until they are taken */
     size_t answer_max_bytes;
+    uint64_t calm_ns;                 /* when a peer last asked for calm; 0 = never */
     struct spw_ca_store *authorities; /* NULL: left to libcurl */
     char *proxy;
     const char *(*proxy_credentials)(void *owner, uint64_t now_ns);
@@ -160,16 +160,16 @@ static int on_ready(void *owner, char *remote_ip, char *local_ip, int remote_por
 }
 
 /* A peer that goes away with ENHANCE_YOUR_CALM (error 11) says "too many requests" in HTTP/2's own words. libcurl tells
- * of it nowhere but in its running commentary. */
+ * of it nowhere but in its running commentary, and there to one of the calls that shared the connection. */
 static int on_comment(CURL *easy, curl_infotype type, char *text, size_t bytes, void *owner)
 {
     struct spw_http_call *call = owner;
     (void)easy;
-    if (type == CURLINFO_TEXT && !call->calm) {
-        call->calm =
-            memmem(text, bytes, "ENHANCE_YOUR_CALM", 17) != NULL ||
-            (memmem(text, bytes, "GOAWAY", 6) != NULL && memmem(text, bytes, "error=11", 8) != NULL) ||
-            memmem(text, bytes, "err 11", 6) != NULL;
+    if (type == CURLINFO_TEXT &&
+        (memmem(text, bytes, "ENHANCE_YOUR_CALM", 17) != NULL ||
+         (memmem(text, bytes, "GOAWAY", 6) != NULL && memmem(text, bytes, "error=11", 8) != NULL) ||
+         memmem(text, bytes, "err 11", 6) != NULL)) {
+        call->client->calm_ns = spw_loop_now_ns(call->client->loop);
     }
     return 0;
 }
@@ -217,7 +217,7 @@ static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, co
         .outcome = outcome,
         .status = call->headers_complete ? (uint32_t)status : 0,
         .attempts = call->attempts,
-        .calm = call->calm && outcome != SPW_HTTP_ANSWERED,
+        .calm = outcome == SPW_HTTP_BROKEN && call->client->calm_ns >= call->sent_ns,
         .headers = headers->bytes > 0 ? headers->data : "",
         .headers_bytes = headers->bytes,
         .body = has_body ? body->data : "",

@@ -345,10 +345,11 @@ static void caller_gone(void *owner, struct spw_door_request *request)
 
 /* ---- life ---- */
 
+/* Of each account's door, and two descriptors for each connection. */
 static uint32_t connections_max(void)
 {
     struct rlimit files;
-    uint64_t most = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 32 : 64;
+    uint64_t most = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 64 : 64;
     return most < CONNECTIONS_MAX ? (uint32_t)most : CONNECTIONS_MAX;
 }
 

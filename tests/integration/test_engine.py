@@ -117,12 +117,16 @@ def frame(kind, flags, stream, payload=b""):
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
+BOTH_SENT = threading.Event()
+
+
 def go_away(connection):
     """The first frame of a request is answered by GOAWAY, error 11, last stream 0."""
     connection.sendall(frame(4, 0, 0))
     data = b""
     while len(data) < 24 + 9:
         data += connection.recv(65536) or exit()
+    BOTH_SENT.wait(30)
     connection.sendall(frame(7, 0, 0, (0).to_bytes(4, "big") + (11).to_bytes(4, "big")))
     while connection.recv(65536):
         pass
@@ -136,7 +140,13 @@ def test_enhance_your_calm_is_throttling_and_no_loop(place, backend, listen):
     stub = listen(go_away, tls)
     sidecar = place.sidecar(f"https://127.0.0.1:{stub.port}",
                             account={"allow_plain_http": None, "ca_file": str(cert), "deadline": "800ms"})
-    answers = at_once(2, lambda i: sidecar.quote())
+    BOTH_SENT.clear()
+    answers = []
+    asking = threading.Thread(target=lambda: answers.extend(at_once(2, lambda i: sidecar.quote())))
+    asking.start()
+    until(lambda: sidecar.metric("spillway_admissions_total", account="main", outcome="allow") == 2, "both calls")
+    BOTH_SENT.set()
+    asking.join()
     assert all(answer.json["decision"] == "fallback" for answer in answers)
     assert stub.connections <= 4, "at most two attempts each"
     assert {told(answer)[1] for answer in answers} == {"rate-limit-429"}, [told(answer) for answer in answers]
