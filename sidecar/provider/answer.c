@@ -58,13 +58,12 @@ void spw_answer_add_jurisdiction(struct spw_answer *out, const char *level, int6
 }
 
 bool spw_answer_reader_init(struct spw_answer_reader *r, const struct spw_quote_request *quote,
-                            const char *provider, struct spw_answer *out)
+                            struct spw_answer *out)
 {
     memset(out, 0, sizeof *out);
     memset(r, 0, sizeof *r);
     r->quote = quote;
     r->out = out;
-    r->provider = provider;
     if (quote->line_count > SPW_LINES_MAX_COUNT) {
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "more lines than a quote may have");
         return false;

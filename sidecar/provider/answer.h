@@ -16,13 +16,12 @@
 struct spw_answer_reader {
     const struct spw_quote_request *quote;
     struct spw_answer *out;
-    const char *provider; /* its name, for texts */
     bool seen[SPW_LINES_MAX_COUNT + 1];
 };
 
 /* Sets *out up; false: the quote has too many lines (told in *out). */
 bool spw_answer_reader_init(struct spw_answer_reader *r, const struct spw_quote_request *quote,
-                            const char *provider, struct spw_answer *out);
+                            struct spw_answer *out);
 /* One line into its place (index line_count = shipping). taxable_minor below 0 (above for a credit line) = not told: the
  * amount when taxed, else 0. false: BROKEN, told. */
 bool spw_answer_reader_line(struct spw_answer_reader *r, size_t index, bool taxable_known,

@@ -233,7 +233,7 @@ void spw_avatax_read(const struct spw_quote_request *quote, uint32_t status, con
     struct spw_answer_reader r;
     (void)headers;
     (void)headers_bytes;
-    if (!spw_answer_reader_init(&r, quote, "AvaTax", out))
+    if (!spw_answer_reader_init(&r, quote, out))
         return;
     json_t *root = spw_wire_parse(body, body_bytes);
     if (judge_status(status, root, out)) {

@@ -233,7 +233,7 @@ void spw_stripe_read(const struct spw_quote_request *quote, uint32_t status, con
                      size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
     struct spw_answer_reader r;
-    if (!spw_answer_reader_init(&r, quote, "Stripe", out))
+    if (!spw_answer_reader_init(&r, quote, out))
         return;
     json_t *root = spw_wire_parse(body, body_bytes);
     if (judge_status(status, headers, headers_bytes, root, out)) {

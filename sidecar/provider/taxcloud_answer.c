@@ -17,63 +17,25 @@
 #include "sidecar/provider/answer.h"
 #include "sidecar/provider/wire.h"
 
-static int64_t asked_minor(const struct spw_quote_request *quote, size_t index)
-{
-    return index < quote->line_count ? quote->lines[index].amount_minor : quote->shipping_minor;
-}
-
 /* One line item of the answer into its place; false = out says why not. */
-static bool read_line(const struct spw_quote_request *quote, const json_t *item, size_t asked_count,
-                      bool *seen, struct spw_answer *out)
+static bool read_line(struct spw_answer_reader *r, const json_t *item)
 {
-    const json_t *index_value = json_object_get(item, "index");
-    if (!json_is_integer(index_value)) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "a line item has no whole number \"index\"");
-        return false;
-    }
+    const json_t *index_value = json_object_get(item, "index"), *tax = json_object_get(item, "tax");
     json_int_t index = json_integer_value(index_value);
-    if (index < 0 || (size_t)index >= asked_count) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld was not asked for", (long long)index);
-        return false;
-    }
-    if (seen[index]) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld comes twice", (long long)index);
-        return false;
-    }
-    const json_t *tax = json_object_get(item, "tax");
+    json_int_t asked_count = (json_int_t)r->quote->line_count + (r->quote->shipping_minor != 0 ? 1 : 0);
     int64_t amount_minor, rate_ppb;
-    if (!spw_wire_number(json_object_get(tax, "amount"), 2, &amount_minor)) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.amount\"",
-                        (long long)index);
+    if (!json_is_integer(index_value) || index < 0 || index >= asked_count) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line item has no \"index\" that was asked for");
         return false;
     }
-    if (!spw_wire_number(json_object_get(tax, "rate"), 9, &rate_ppb)) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has no number \"tax.rate\"",
-                        (long long)index);
+    if (!spw_wire_number(json_object_get(tax, "amount"), 2, &amount_minor) ||
+        !spw_wire_number(json_object_get(tax, "rate"), 9, &rate_ppb)) {
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN,
+                        "line item %lld has no number \"tax.amount\" or \"tax.rate\"", (long long)index);
         return false;
     }
-    if (amount_minor < 0 || rate_ppb < 0) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax below zero", (long long)index);
-        return false;
-    }
-    int64_t line_minor = asked_minor(quote, (size_t)index);
-    if (rate_ppb > SPW_WIRE_PPB || amount_minor > line_minor) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %lld has a tax above its own amount",
-                        (long long)index);
-        return false;
-    }
-    seen[index] = true;
     /* TaxCloud does not state the taxable amount; a line at rate zero is one that is not taxed. */
-    bool taxed = rate_ppb > 0 || amount_minor > 0;
-    out->lines[index].taxable_minor = taxed ? line_minor : 0;
-    out->lines[index].tax_minor = amount_minor;
-    out->line_rates[index].known = true;
-    out->line_rates[index].ppb = (uint32_t)rate_ppb;
-    if (__builtin_add_overflow(out->tax_minor, amount_minor, &out->tax_minor)) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the taxes add up to more than an amount can be");
-        return false;
-    }
-    return true;
+    return spw_answer_reader_line(r, (size_t)index, false, 0, amount_minor, rate_ppb);
 }
 
 /* "First taxed line" is meant in the order asked, whatever order the answer has. */
@@ -96,37 +58,31 @@ static uint32_t first_rate(const json_t *items)
     return (uint32_t)best_ppb;
 }
 
-static void read_cart(const struct spw_quote_request *quote, const json_t *cart, struct spw_answer *out)
+static void read_cart(struct spw_answer_reader *r, const json_t *cart)
 {
     const json_t *currency = json_object_get(cart, "currency");
     const json_t *code = json_object_get(currency, "currencyCode");
+    const json_t *items = json_object_get(cart, "lineItems");
+    size_t i;
+    json_t *item;
     /* The code may be left out; when it is there it must be the one asked for. */
     if ((currency && !json_is_null(currency) && !json_is_object(currency)) ||
         (code && (!json_is_string(code) || strcmp(json_string_value(code), "USD") != 0))) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the answer is not in USD");
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the answer is not in USD");
         return;
     }
-    const json_t *items = json_object_get(cart, "lineItems");
     if (!json_is_array(items)) {
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the cart has no list \"lineItems\"");
+        spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the cart has no list \"lineItems\"");
         return;
     }
-    bool seen[SPW_LINES_MAX_COUNT + 1] = {false};
-    size_t asked_count = (size_t)quote->line_count + (quote->shipping_minor != 0 ? 1 : 0);
-    size_t i;
-    json_t *item;
     json_array_foreach(items, i, item)
     {
-        if (!read_line(quote, item, asked_count, seen, out))
+        if (!read_line(r, item))
             return;
     }
-    for (i = 0; i < asked_count; i++)
-        if (!seen[i]) {
-            spw_answer_fail(out, SPW_ANSWER_BROKEN, "line item %zu is missing from the answer", i);
-            return;
-        }
-    out->rate_ppb = first_rate(items);
-    out->kind = SPW_ANSWER_OK;
+    spw_answer_reader_finish(r, r->out->tax_minor); /* a cart has no total of its own */
+    if (r->out->kind == SPW_ANSWER_OK)
+        r->out->rate_ppb = first_rate(items);
 }
 
 /* TaxCloud's errors are problem JSON; only such a body proves that TaxCloud itself judged the request. */
@@ -183,23 +139,13 @@ static json_t *parse(const char *body, size_t body_bytes, json_error_t *error)
     return json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, error);
 }
 
-static bool open_answer(const struct spw_quote_request *quote, struct spw_answer *out)
-{
-    memset(out, 0, sizeof *out);
-    if (quote->line_count <= SPW_LINES_MAX_COUNT) {
-        out->lines_count = quote->line_count + 1;
-        return true;
-    }
-    spw_answer_fail(out, SPW_ANSWER_BROKEN, "more lines than a quote may have");
-    return false;
-}
-
 void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                        size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
     (void)headers; /* TaxCloud says nothing about the outcome in headers */
     (void)headers_bytes;
-    if (!open_answer(quote, out) || is_no_answer(status, out))
+    struct spw_answer_reader r;
+    if (!spw_answer_reader_init(&r, quote, out) || is_no_answer(status, out))
         return;
     json_error_t error;
     json_t *root = parse(body, body_bytes, &error);
@@ -213,7 +159,7 @@ void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, c
     else if (!json_is_array(carts) || json_array_size(carts) != 1)
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "\"items\" is not a list of the one cart asked for");
     else
-        read_cart(quote, json_array_get(carts, 0), out);
+        read_cart(&r, json_array_get(carts, 0));
     json_decref(root);
 }
 
@@ -281,11 +227,12 @@ void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size
     (void)headers;
     (void)headers_bytes;
     for (size_t i = 0; i < count; i++) {
-        if (!open_answer(quotes[i], &out[i]) || is_no_answer(status, &out[i]) || status >= 400)
+        struct spw_answer_reader r;
+        if (!spw_answer_reader_init(&r, quotes[i], &out[i]) || is_no_answer(status, &out[i]) || status >= 400)
             continue;
         const json_t *cart = readable ? cart_of(carts, i, keys[i]) : NULL;
         if (cart)
-            read_cart(quotes[i], cart, &out[i]);
+            read_cart(&r, cart);
         else
             spw_answer_fail(&out[i], SPW_ANSWER_BROKEN, "the answer does not hold the carts asked for");
     }

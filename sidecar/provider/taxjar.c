@@ -309,7 +309,7 @@ static void read_answer(const struct spw_quote_request *quote, uint32_t status, 
     struct spw_answer_reader r;
     (void)headers;
     (void)headers_bytes;
-    if (!spw_answer_reader_init(&r, quote, "TaxJar", out))
+    if (!spw_answer_reader_init(&r, quote, out))
         return;
     json_t *root = spw_wire_parse(body, body_bytes);
     if (judge_status(status, root, true, out)) {
