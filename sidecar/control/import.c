@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static bool take(const json_t *root, const char *name, char *out, size_t room, s
         spw_error_set(err, SPW_STATUS_INVALID, "%s: is no text, or longer than %zu bytes", name, room - 1);
         return false;
     }
-    memcpy(out, text, strlen(text));
+    snprintf(out, room, "%s", text);
     return true;
 }
 #define TAKE(root, name, field) take(root, name, field, sizeof(field), err)
@@ -266,12 +267,14 @@ enum spw_status spw_import_line(struct spw_store *to, const char *text, size_t b
                              root ? "a flag is one" : at.text, at.position);
     }
     struct parsed *p = calloc(1, sizeof *p);
-    enum spw_status status =
-        p ? parse(root, p, err) : spw_error_set(err, SPW_STATUS_NO_MEMORY, "import: no memory for one flag");
+    if (!p) {
+        json_decref(root);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "import: no memory for one flag");
+    }
+    enum spw_status status = parse(root, p, err);
     if (status == SPW_STATUS_OK)
         status = store(to, p, known, err);
-    if (p)
-        free(p->request);
+    free(p->request);
     free(p);
     json_decref(root);
     return status;

@@ -4,6 +4,7 @@
  * change waits for its commit.
  */
 #include <grpc/support/alloc.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shm/spw_map.h"
@@ -51,7 +52,7 @@ static bool take_text(struct spw_call *call, const char *field, const char *text
         return false;
     }
     if (bytes)
-        memcpy(out, text, bytes);
+        snprintf(out, room, "%s", text);
     return true;
 }
 

@@ -71,16 +71,16 @@ static int import_file(struct import *import, FILE *file)
             continue;
         if (import->count == BATCH_MAX_COUNT || import->bytes + (size_t)n > BATCH_MAX_BYTES)
             code = send_batch(import);
-        char *copy = strdup(line);
-        if (!copy)
+        if (code)
+            break;
+        import->numbers[import->count] = number;
+        import->lines[import->count] = strdup(line);
+        if (!import->lines[import->count]) {
             code = spw_ctl_fail(import->ctl, SPW_CTL_REFUSED, "%s:%" PRIu64 ": no memory for it",
                                 import->name, number);
-        if (code) {
-            free(copy);
             break;
         }
-        import->numbers[import->count] = number;
-        import->lines[import->count++] = copy;
+        import->count++;
         import->bytes += (size_t)n;
     }
     if (!code && ferror(file))

@@ -24,7 +24,7 @@
 #define LIST_TIMEOUT_MS  UINT64_C(3600000)
 #define COLUMNS_MAX      128
 #define RECORD_MAX_BYTES ((size_t)1 << 20)
-#define NO_COLUMN        -1
+#define NO_COLUMN        (-1)
 
 /* One order of the shop's. */
 struct entry {
@@ -341,9 +341,9 @@ static void print_text(const struct tie_out *t)
 
 static void print_json(const struct tie_out *t)
 {
+    uint64_t ledger_count = t->agreeing_count + t->different_count + t->extra_count;
     spw_json_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:O, s:O, s:O}",
-                             "shop_orders", (json_int_t)t->count, "ledger_orders",
-                             (json_int_t)(t->agreeing_count + t->different_count + t->extra_count),
+                             "shop_orders", (json_int_t)t->count, "ledger_orders", (json_int_t)ledger_count,
                              "ledger_cancelled", (json_int_t)t->cancelled_count, "ledger_flagged",
                              (json_int_t)t->flagged_count, "agreeing", (json_int_t)t->agreeing_count,
                              "missing", (json_int_t)t->missing_count, "extra", (json_int_t)t->extra_count,

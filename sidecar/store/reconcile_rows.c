@@ -226,7 +226,7 @@ static int run_due(struct spw_batch *batch, struct spw_store_job *job)
                       SPW_DUE_MAX_COUNT);
         return SQLITE_OK;
     }
-    struct spw_row_copy *copy = malloc(sizeof *copy);
+    struct spw_row_copy *copy = calloc(1, sizeof *copy);
     int rc = copy ? SQLITE_OK : SQLITE_NOMEM;
     bool found = true;
     while (rc == SQLITE_OK && found && request->rows_count < request->max_count) {
