@@ -4,13 +4,13 @@
  * (acquire, peek) and the sidecar's decision tree. Thread/process: any number; lock-free; works with the sidecar dead.
  *
  * All or nothing: everything is looked at first, by loads alone, so that a refusal writes to no line that another
- * process writes. Then tokens are taken narrowest limiter first, all as of one instant: now, or with a reservation the
- * latest at which every limiter has them. A race lost on the way gives back what was taken. Then the permit; the probe of
- * an open breaker and the refresh of a gate come last.
+ * process writes. Then tokens are taken narrowest limiter first; a race lost on the way gives back what was taken. Then
+ * the permit; the probe of an open breaker and the refresh of a gate come last, so that they seldom need giving back.
  *
  * Two kinds of waiting. A refusal has written nothing: its wait is exact if nobody else takes. With max_wait_ns tokens
- * are RESERVED: they are spent, nobody overtakes, and the call may begin at start_at_ns; spw_confirm looks at gate and
- * breaker again when the time has come, spw_abandon gives the reservation back.
+ * are RESERVED with the limiter that has them last: they are spent, nobody overtakes there, and the call may begin at
+ * start_at_ns. When that has come, spw_confirm takes the other limiters' tokens, which must not be spent for a call that
+ * begins later, and looks at gate and breaker again. spw_abandon gives a reservation back.
  */
 #ifndef SPW_ADMISSION_H
 #define SPW_ADMISSION_H
@@ -68,10 +68,11 @@ struct spw_ticket {
     bool refresh;
     bool probe;
     uint8_t charged;      /* bit i: the account's i-th limiter was charged (a killed one is not) */
+    uint32_t flags;       /* SPW_ACQUIRE_* it was taken with */
     uint64_t start_at_ns; /* of a reservation; 0 = now */
     struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT]; /* of the charged ones */
 };
-#define SPW__RESERVE_TRIES 64u
+#define SPW__TAKE_TRIES 64u
 /* Of an empty ticket; the charges behind it are nobody's. */
 #define SPW__TICKET_HEAD_BYTES offsetof(struct spw_ticket, charge)
 
@@ -141,6 +142,7 @@ struct spw__account_view {
     uint64_t tokens;
     uint64_t now_ns;
     uint64_t last_start_ns; /* the latest start of a reservation */
+    uint32_t late;          /* the limiter that has the tokens last, if not now */
     const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT];
     struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT];
     uint64_t switches;
@@ -220,19 +222,18 @@ static inline bool spw__admit_state(struct spw__account_view *v, bool take, stru
     return true;
 }
 
-/* One limiter as of at_ns; kill and observe are per limiter, account and segment. *start_ns: when it has the tokens. */
-static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, uint64_t at_ns, bool take,
-                                      struct spw_admission *a, struct spw_ticket *ticket, uint64_t *start_ns)
+/* One limiter; kill and observe are per limiter, account and segment. *wait_ns: until it has the tokens. */
+static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, bool take,
+                                      struct spw_admission *a, struct spw_ticket *ticket, uint64_t *wait_ns)
 {
-    *start_ns = at_ns;
+    *wait_ns = 0;
     /* SYNC switches: relaxed: a lone word. */
     uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
     if ((v->flags >> 8 >> i & 1) || (switches & SPW_SWITCH_KILL))
         return true;
     bool batch = (v->flags & SPW_ACQUIRE_BATCH) != 0, observe = (switches & SPW_SWITCH_OBSERVE) != 0;
-    uint64_t max_wait_ns = observe ? 0 : v->last_start_ns - at_ns;
-    struct spw_bucket_answer b =
-        spw_bucket_take(v->limiter[i], v->limiter_words[i], at_ns, v->tokens, batch, max_wait_ns, take);
+    struct spw_bucket_answer b = spw_bucket_take(v->limiter[i], v->limiter_words[i], v->now_ns, v->tokens,
+                                                 batch, observe ? 0 : v->last_start_ns - v->now_ns, take);
     a->version = b.version;
     a->available_units = b.available_units;
     a->units_per_token = b.units_per_token;
@@ -241,7 +242,7 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
             ticket->charged = (uint8_t)(ticket->charged | 1u << i);
             ticket->charge[i] = b.charge;
         }
-        *start_ns = at_ns + b.wait_ns;
+        *wait_ns = b.wait_ns;
         return true;
     }
     if (b.result == SPW_BUCKET_MOVED)
@@ -253,8 +254,7 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, u
     if (b.result == SPW_BUCKET_NEVER)
         return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
     bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
-    return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY,
-                     at_ns - v->now_ns + b.wait_ns);
+    return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
 }
 
 /* Are the permits all out, or this process's share of them? Until the first of those expires. */
@@ -269,18 +269,21 @@ static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_
             spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
 }
 
-/* Loads alone. *start_ns: the first instant at which every limiter has the tokens. */
+/* Loads alone. *wait_ns: until every limiter has the tokens. */
 static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a,
-                                   struct spw_ticket *ticket, uint64_t *start_ns)
+                                   struct spw_ticket *ticket, uint64_t *wait_ns)
 {
-    uint64_t at_ns, wait_ns;
+    uint64_t one_ns;
     bool ok = spw__admit_state(v, false, a, ticket);
-    *start_ns = v->now_ns;
-    if (spw__permits_out(v, &wait_ns))
-        ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
+    if (spw__permits_out(v, &one_ns))
+        ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, one_ns);
+    *wait_ns = 0;
     for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
-        ok = spw__admit_limiter(v, i, v->now_ns, false, a, ticket, &at_ns) && ok;
-        *start_ns = at_ns > *start_ns ? at_ns : *start_ns;
+        ok = spw__admit_limiter(v, i, false, a, ticket, &one_ns) && ok;
+        if (one_ns > *wait_ns) {
+            *wait_ns = one_ns;
+            v->late = i;
+        }
     }
     return ok && a->verdict != SPW_NOT_ATTACHED;
 }
@@ -304,39 +307,39 @@ static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_tick
     ticket->has_permit = ticket->probe = ticket->refresh = false;
 }
 
-/* Take from every limiter as of one instant, start_ns or, when another was quicker, a later one. */
-static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *start_ns, struct spw_admission *a,
+/* Take from every limiter, or, where one has to be waited for, from that one alone. */
+static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_ns, struct spw_admission *a,
                                     struct spw_ticket *ticket)
 {
-    uint32_t i = 0, again = 0;
-    while (i < v->limiters_count) {
-        uint64_t at_ns;
-        if (!spw__admit_limiter(v, i, *start_ns, true, a, ticket, &at_ns))
+    for (uint32_t again = 0; again < SPW__TAKE_TRIES; again++) {
+        if (*wait_ns && !spw__admit_limiter(v, v->late, true, a, ticket, wait_ns))
             return false;
-        bool later = at_ns > *start_ns;
-        *start_ns = at_ns;
-        if (!later || (ticket->charged & ((1u << i) - 1)) == 0) {
-            i++;
-            continue;
+        if (*wait_ns)
+            return true;
+        for (uint32_t i = 0; i < v->limiters_count && *wait_ns == 0; i++) {
+            if (ticket->charged >> i & 1)
+                continue; /* by the reservation that is now confirmed, or was waited for in vain */
+            if (!spw__admit_limiter(v, i, true, a, ticket, wait_ns))
+                return false;
+            v->late = i;
         }
-        /* Those before it were charged for an earlier start: once more. */
-        spw__ticket_undo(v, ticket);
-        if (++again == SPW__RESERVE_TRIES)
-            return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns);
-        i = 0;
+        if (*wait_ns == 0)
+            return true;
+        spw__ticket_undo(v,
+                         ticket); /* another was quicker: those before the late one are taken at the start */
     }
-    return true;
+    return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, *wait_ns);
 }
 
-static inline bool spw__take_permit(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a,
-                                    struct spw_ticket *ticket)
+static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_ahead_ns,
+                                    struct spw_admission *a, struct spw_ticket *ticket)
 {
     uint64_t wait_ns = 0;
     if (!v->permits_count || v->map->self.lock_fd < 0)
         return true;
     /* The use number only has to differ between permits of one holder at one time. */
     uint32_t use = (uint32_t)(v->now_ns >> 8);
-    uint32_t life_ms = v->conf.permit_ms + (uint32_t)((start_ns - v->now_ns + 999999) / 1000000);
+    uint32_t life_ms = v->conf.permit_ms + (uint32_t)((wait_ahead_ns + 999999) / 1000000);
     uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
     ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
                          spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns,
@@ -347,16 +350,16 @@ static inline bool spw__take_permit(struct spw__account_view *v, uint64_t start_
     return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
 }
 
-static inline bool spw__admit_take(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a,
+static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns, struct spw_admission *a,
                                    struct spw_ticket *ticket)
 {
-    if (!spw__take_tokens(v, &start_ns, a, ticket) || !spw__take_permit(v, start_ns, a, ticket) ||
+    if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) ||
         !spw__admit_state(v, true, a, ticket)) {
         spw__ticket_undo(v, ticket);
         return false;
     }
-    if (start_ns > v->now_ns)
-        a->start_at_ns = ticket->start_at_ns = start_ns;
+    if (wait_ns)
+        a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns;
     return true;
 }
 
@@ -383,24 +386,25 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
 {
     struct spw_admission a;
     struct spw__account_view v;
-    uint64_t start_ns;
+    uint64_t wait_ns;
     memset(&a, 0, sizeof a);
     memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
     ticket->generation = map->generation;
     ticket->account_index = account_index;
     ticket->taken_ns = now_ns;
     ticket->tokens = tokens;
+    ticket->flags = flags;
     if (!spw__account_open(map, account_index, account_generation, &v)) {
         a.verdict = SPW_BAD_HANDLE;
         return a;
     }
     spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns);
     bool peek = (flags & SPW_ACQUIRE_PEEK) != 0;
-    bool ok = spw__admit_look(&v, &a, ticket, &start_ns);
-    if (ok && peek && start_ns > now_ns)
-        a.start_at_ns = start_ns;
+    bool ok = spw__admit_look(&v, &a, ticket, &wait_ns);
+    if (ok && peek && wait_ns)
+        a.start_at_ns = now_ns + wait_ns;
     if (ok && !peek)
-        ok = spw__admit_take(&v, start_ns, &a, ticket);
+        ok = spw__admit_take(&v, wait_ns, &a, ticket);
     a.may_call = ok;
     if (!peek && a.verdict != SPW_NOT_ATTACHED) {
         spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause));
@@ -418,7 +422,7 @@ static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_
     if (ticket->generation != map->generation || !account ||
         !spw__account_open(map, ticket->account_index, account->record_generation, v))
         return false;
-    spw__view_ask(v, 0, ticket->tokens, 0, now_ns);
+    spw__view_ask(v, ticket->flags, ticket->tokens, 0, now_ns);
     return true;
 }
 
@@ -432,9 +436,10 @@ static inline void spw_abandon(const struct spw_map *map, struct spw_ticket *tic
     ticket->generation = 0;
 }
 
-/* The start of a reservation has come: do gate and breaker still let the call through? ALLOW: make it. DENY: too early
- * (wait_ns, nothing has changed), or gate or breaker have shut meanwhile: then the reservation has been given back, as
- * it has with NOT_ATTACHED (the segment was replaced, and with it went what was reserved). */
+/* The start of a reservation has come: take what is still to be taken, and look at gate and breaker again. ALLOW: make
+ * the call. DENY: too early (wait_ns, nothing has changed), or another limiter, the gate or the breaker says no now: then
+ * the reservation has been given back, as it has with NOT_ATTACHED (the segment was replaced, and with it went what was
+ * reserved). For a ticket that began at once it only asks gate and breaker. */
 static inline struct spw_admission spw_confirm(const struct spw_map *map, struct spw_ticket *ticket,
                                                uint64_t now_ns)
 {
@@ -456,7 +461,10 @@ static inline struct spw_admission spw_confirm(const struct spw_map *map, struct
         spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
     ticket->probe = ticket->refresh = false;
     ticket->taken_ns = now_ns;
-    a.may_call = spw__admit_state(&v, true, &a, ticket);
+    uint64_t wait_ns = 0;
+    a.may_call = (ticket->start_at_ns == 0 || spw__take_tokens(&v, &wait_ns, &a, ticket)) &&
+                 spw__admit_state(&v, true, &a, ticket);
+    ticket->start_at_ns = 0;
     if (!a.may_call) {
         spw_abandon(map, ticket, now_ns);
         spw_stat_count(map, v.index, spw__stat_of(a.cause));

@@ -73,6 +73,12 @@ static inline void spw_store_rlx(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
+static inline void spw_store32_rlx(uint32_t *word, uint32_t value)
+{
+    SPW_STEP_SET(word);
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
 static inline void spw_store32_rel(uint32_t *word, uint32_t value)
 {
     SPW_STEP_SET(word);

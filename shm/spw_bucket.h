@@ -83,9 +83,9 @@ enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SP
 /* What giving a take back needs to know of it. */
 struct spw_charge {
     uint64_t version;  /* the configuration it was counted in */
-    uint64_t level;    /* what it was added to */
+    uint64_t level;    /* what the word held before */
     uint64_t returned; /* the bucket's returned_units before */
-    uint64_t at_ns;    /* the instant it was taken for */
+    uint64_t taken_ns;
 };
 
 struct spw_bucket_answer {
@@ -154,9 +154,9 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
         }
         answer.result = SPW_BUCKET_TAKEN;
         answer.charge.version = g.version;
-        answer.charge.level = next - tokens * g.units_per_token;
+        answer.charge.level = spw_bucket_level(word);
         answer.charge.returned = returned;
-        answer.charge.at_ns = now_ns;
+        answer.charge.taken_ns = now_ns;
         /* SYNC bucket: acq_rel: one self-contained word; either this take happened or it did not. */
         if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next)))
             return answer;
@@ -175,14 +175,15 @@ static inline uint64_t spw__bucket_full(const struct spw_gcra *g, uint64_t now_n
 }
 
 /* Give back tokens that were taken and not used. What stands afterwards is what would stand had they never been taken;
- * the takes of others stay. What a bucket that was full in between has forgotten is not given back, nor what was taken
+ * the takes of others stay, and so do the times at which their calls begin. What a bucket that was full in between has forgotten is not given back, nor what was taken
  * under another configuration: never does this admit more than the limit.
  *
- * The take lies in the level from charge->level on, less what was given back since from below it. How much of that came
- * from below is not known, so all of it is assumed, unless the take then lies on top, and down to where the bucket was
- * full at most. returning_units rises before a level falls and returned_units after it, so that the second, read at the
- * take, and the first, read now, enclose every return in between, whoever died on the way. A return from the top moves
- * nobody's take: it leaves both as they were. */
+ * A take on top, when nobody gave back since, is undone to the word from before; one below the reservations of others
+ * gives back what it is larger than they. It lies in the level from its
+ * base on, less what was given back since from below it. How much of that came from below is not known, so all of it is
+ * assumed, down to where the bucket was full at most. returning_units rises before a level falls and returned_units
+ * after it, so that the second, read at the take, and the first, read now, enclose every return in between, whoever died
+ * on the way. A return from the top moves nobody's take: it leaves both as they were. */
 static inline void spw_bucket_give_back(const struct spw_limiter *limiter, struct spw_limiter_words *words,
                                         uint64_t now_ns, uint64_t tokens, const struct spw_charge *charge)
 {
@@ -198,14 +199,28 @@ static inline void spw_bucket_give_back(const struct spw_limiter *limiter, struc
         /* SYNC returned: acquire: after the word. */
         uint64_t shift = spw_load_acq(&words->returning_units) - charge->returned;
         uint64_t cost = tokens * g.units_per_token, held = spw_bucket_level(word);
-        uint64_t from = charge->level > shift ? charge->level - shift : 0;
+        uint64_t at_ns = charge->taken_ns,
+                 window_ns = g.units_den ? 0 : spw_gcra_when(&g, charge->level + cost);
+        if (window_ns > at_ns)
+            at_ns = window_ns; /* reserved in a window to come */
+        uint64_t floor = spw__bucket_full(&g, at_ns), full = spw__bucket_full(&g, now_ns);
+        uint64_t base = charge->level > floor ? charge->level : floor;
+        uint64_t from = base > shift ? base - shift : 0;
         bool top = held == from + cost;
-        if (!top && from < spw__bucket_full(&g, charge->at_ns))
-            from = spw__bucket_full(&g, charge->at_ns);
-        uint64_t to = from + cost, full = spw__bucket_full(&g, now_ns);
+        if (!top && from < floor)
+            from = floor;
+        uint64_t to = from + cost, earned = spw_gcra_earned(&g, now_ns);
         if (from < full)
             from = full; /* what lies below has been forgotten */
-        if (from >= to || held < to)
+        /* Damage; or takes from a later window, which would not lie lower without this one. */
+        if (held < to || (g.units_den == 0 && held > floor + g.burst_units))
+            return;
+        if (top && shift == 0 && charge->level < from)
+            from = charge->level;
+        /* Those who reserved later begin when they were told: so much must not come to others before them. */
+        if (held > earned && held > to)
+            from += held - (to > earned ? to : earned);
+        if (from >= to)
             return;
         /* SYNC returned: acq_rel: before the word and after it. SYNC bucket: acq_rel: as for a take. */
         uint64_t others = spw_add(&words->returning_units, to - from);
@@ -273,7 +288,7 @@ static inline bool spw_bucket_configure(struct spw_limiter *limiter, struct spw_
            spw__bucket_install(limiter, words, &fresh, now_ns, fill);
 }
 
-/* A fixed window of count tokens. base_ns: a boundary, not after now. */
+/* A fixed window of count tokens. base_ns: the next boundary. */
 static inline bool spw_window_configure(struct spw_limiter *limiter, struct spw_limiter_words *words,
                                         uint64_t count, uint64_t window_ns, uint64_t base_ns,
                                         uint64_t reserve_count, uint64_t version, uint64_t now_ns, bool fill)

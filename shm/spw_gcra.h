@@ -100,7 +100,8 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
     return true;
 }
 
-/* The same for a fixed window: count tokens in each window_ns, boundaries at base_ns and its multiples. */
+/* The same for a fixed window: count tokens in each window_ns, boundaries at base_ns, the first one to come, and at each
+ * window_ns after it. */
 static inline bool spw_gcra_configure_window(struct spw_limiter_conf *out, uint64_t count, uint64_t window_ns,
                                              uint64_t reserve_count, uint64_t base_ns, uint64_t version)
 {
@@ -146,14 +147,14 @@ static inline void spw_gcra_of(const struct spw_limiter_conf *c, struct spw_gcra
 /* E(now): units earned. A clock behind the base has earned nothing yet. */
 static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns)
 {
-    if (now_ns <= g->base_ns)
+    if (now_ns < g->base_ns)
         return g->e0_units;
     uint64_t dt = now_ns - g->base_ns;
     spw_u128 earned;
     if (g->units_den == 1) {
         earned = (spw_u128)dt * g->units_num;
     } else if (g->units_den == 0) {
-        earned = (spw_u128)(dt / g->window_ns) * g->units_num;
+        earned = (spw_u128)(dt / g->window_ns + 1) * g->units_num;
     } else {
         /* The fixed-point product is at most one below the exact quotient within ten years: one look mends it. */
         earned = ((spw_u128)dt * g->units_fixed) >> 62;
@@ -176,12 +177,12 @@ static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t ear
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units)
 {
     if (units <= g->e0_units)
-        return g->base_ns;
+        return g->units_den ? g->base_ns : 0;
     if (g->units_num == 0 || units > SPW_LEVEL_MAX)
         return SPW_FOREVER_NS;
     uint64_t more = units - g->e0_units;
     spw_u128 dt = g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num
-                               : (spw_u128)((more - 1) / g->units_num + 1) * g->window_ns;
+                               : (spw_u128)((more - 1) / g->units_num) * g->window_ns;
     if (dt > UINT64_MAX - 1 - g->base_ns)
         return SPW_FOREVER_NS;
     return g->base_ns + (uint64_t)dt;

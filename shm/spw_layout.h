@@ -196,7 +196,7 @@ struct spw_integration {
 
 /* One of 16 configurations of a limiter. The limiter's word names the one in force, so that rate and level change
  * together in one CAS. Units: a token costs units_per_token; units_num units are earned every units_den ns.
- * A fixed window (since 1.1) is a bucket that earns window_units at each multiple of window_ns from base_ns. Its other
+ * A fixed window (since 1.1) is a bucket that earns window_units at base_ns and at each window_ns after it. Its other
  * fields tell a client of layout 1.0, which would let it drip, that it never passes. */
 struct spw_limiter_conf {
     uint64_t version; /* 0 = never written; odd while being written */

@@ -276,9 +276,9 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
     d->units_per_token = b->units_per_token;
     if (take && !denied) {
         charge->version = b->slot_version / 2;
-        charge->level = next - need;
+        charge->level = level;
         charge->returned = returned;
-        charge->at_ns = now_ns;
+        charge->taken_ns = now_ns;
     }
     return true;
 }

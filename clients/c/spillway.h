@@ -465,10 +465,10 @@ static inline void spw_gcra_of(const struct spw_limiter_conf *c, struct spw_gcra
   out->e0_units = window ? c->window_e0_units : c->e0_units; out->base_ns = c->base_ns;
 }
 static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns) {
-  if (now_ns <= g->base_ns) return g->e0_units;
+  if (now_ns < g->base_ns) return g->e0_units;
   uint64_t dt = now_ns - g->base_ns; spw_u128 earned;
   if (g->units_den == 1) { earned = (spw_u128)dt * g->units_num; }
-  else if (g->units_den == 0) { earned = (spw_u128)(dt / g->window_ns) * g->units_num; }
+  else if (g->units_den == 0) { earned = (spw_u128)(dt / g->window_ns + 1) * g->units_num; }
   else { earned = ((spw_u128)dt * g->units_fixed) >> 62; if ((earned + 1) * g->units_den <= (spw_u128)dt * g->units_num) earned++; }
   earned += g->e0_units; return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX;
 }
@@ -477,10 +477,10 @@ static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t ear
   return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
 }
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units) {
-  if (units <= g->e0_units) return g->base_ns;
+  if (units <= g->e0_units) return g->units_den ? g->base_ns : 0;
   if (g->units_num == 0 || units > SPW_LEVEL_MAX) return SPW_FOREVER_NS;
   uint64_t more = units - g->e0_units;
-  spw_u128 dt = g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num : (spw_u128)((more - 1) / g->units_num + 1) * g->window_ns;
+  spw_u128 dt = g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num : (spw_u128)((more - 1) / g->units_num) * g->window_ns;
   if (dt > UINT64_MAX - 1 - g->base_ns) return SPW_FOREVER_NS;
   return g->base_ns + (uint64_t)dt;
 }
@@ -719,7 +719,7 @@ static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw
   if (spw_cas(&words->level, &bad, spw_bucket_word(slot, spw_gcra_earned(&g, now_ns)))) spw_add_rlx(&words->healed_count, 1);
 }
 enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SPW_BUCKET_MOVED };
-struct spw_charge { uint64_t version; uint64_t level; uint64_t returned; uint64_t at_ns; };
+struct spw_charge { uint64_t version; uint64_t level; uint64_t returned; uint64_t taken_ns; };
 struct spw_bucket_answer {
   enum spw_bucket_result result; uint64_t wait_ns; uint64_t version; uint64_t available_units; uint64_t units_per_token; struct spw_charge charge;
 };
@@ -744,9 +744,8 @@ static inline struct spw_bucket_answer spw_bucket_take(
         spw_gcra_take(&g, spw_bucket_level(word), now_ns, tokens, keep_reserve ? g.reserve_units : 0, max_wait_ns, &next, &answer.wait_ns);
     answer.version = g.version; answer.units_per_token = g.units_per_token; answer.available_units = spw_gcra_available(&g, spw_bucket_level(word), now_ns);
     if (result != SPW_GCRA_TAKE) { answer.result = result == SPW_GCRA_NEVER ? SPW_BUCKET_NEVER : SPW_BUCKET_WAIT; return answer; }
-    answer.result = SPW_BUCKET_TAKEN; answer.charge.version = g.version; answer.charge.level = next - tokens * g.units_per_token;
-    answer.charge.returned = returned; answer.charge.at_ns = now_ns;
-    if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next))) return answer;
+    answer.result = SPW_BUCKET_TAKEN; answer.charge.version = g.version; answer.charge.level = spw_bucket_level(word); answer.charge.returned = returned;
+    answer.charge.taken_ns = now_ns; if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next))) return answer;
     answer.result = SPW_BUCKET_WAIT; spw_relax();
   }
   answer.wait_ns = 0; return answer;
@@ -761,10 +760,14 @@ static inline void spw_bucket_give_back(
     if (!spw__bucket_read(limiter, words, now_ns, &word, &g)) continue;
     if (word == SPW_MOVED || g.version != charge->version || tokens > g.burst_units / g.units_per_token) return;
     uint64_t shift = spw_load_acq(&words->returning_units) - charge->returned; uint64_t cost = tokens * g.units_per_token, held = spw_bucket_level(word);
-    uint64_t from = charge->level > shift ? charge->level - shift : 0; bool top = held == from + cost;
-    if (!top && from < spw__bucket_full(&g, charge->at_ns)) from = spw__bucket_full(&g, charge->at_ns);
-    uint64_t to = from + cost, full = spw__bucket_full(&g, now_ns); if (from < full) from = full;
-    if (from >= to || held < to) return;
+    uint64_t at_ns = charge->taken_ns, window_ns = g.units_den ? 0 : spw_gcra_when(&g, charge->level + cost); if (window_ns > at_ns) at_ns = window_ns;
+    uint64_t floor = spw__bucket_full(&g, at_ns), full = spw__bucket_full(&g, now_ns); uint64_t base = charge->level > floor ? charge->level : floor;
+    uint64_t from = base > shift ? base - shift : 0; bool top = held == from + cost; if (!top && from < floor) from = floor;
+    uint64_t to = from + cost, earned = spw_gcra_earned(&g, now_ns); if (from < full) from = full;
+    if (held < to || (g.units_den == 0 && held > floor + g.burst_units)) return;
+    if (top && shift == 0 && charge->level < from) from = charge->level;
+    if (held > earned && held > to) from += held - (to > earned ? to : earned);
+    if (from >= to) return;
     uint64_t others = spw_add(&words->returning_units, to - from);
     bool done = spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), held - (to - from)));
     if (!done || (top && others == before && spw_load_acq(&words->returning_units) == before + (to - from))) (void)spw_add(&words->returning_units, from - to);
@@ -1001,9 +1004,9 @@ struct spw_admission {
 };
 struct spw_ticket {
   uint64_t generation; uint64_t taken_ns; uint64_t permit_word; uint64_t tokens; uint32_t account_index; uint32_t permit_index; uint32_t epoch; bool has_permit;
-  bool refresh; bool probe; uint8_t charged; uint64_t start_at_ns; struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT];
+  bool refresh; bool probe; uint8_t charged; uint32_t flags; uint64_t start_at_ns; struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT];
 };
-#define SPW__RESERVE_TRIES 64u
+#define SPW__TAKE_TRIES 64u
 #define SPW__TICKET_HEAD_BYTES offsetof(struct spw_ticket, charge)
 static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a) {
   if (a->units_per_token == 0) return 0;
@@ -1035,7 +1038,7 @@ static inline enum spw_fallback spw_refusal_type(enum spw_cause cause) {
 }
 struct spw__account_view {
   const struct spw_map *map; const struct spw_account *account; struct spw_account_words *words; struct spw_account_conf conf; uint32_t index;
-  uint32_t permits_count; uint32_t limiters_count; uint32_t flags; uint64_t tokens; uint64_t now_ns; uint64_t last_start_ns;
+  uint32_t permits_count; uint32_t limiters_count; uint32_t flags; uint64_t tokens; uint64_t now_ns; uint64_t last_start_ns; uint32_t late;
   const struct spw_limiter *limiter[SPW_LIMITERS_PER_ACCOUNT]; struct spw_limiter_words *limiter_words[SPW_LIMITERS_PER_ACCOUNT]; uint64_t switches;
 };
 static inline bool spw__account_open(const struct spw_map *map, uint32_t index, uint32_t generation, struct spw__account_view *v) {
@@ -1073,33 +1076,35 @@ static inline bool spw__admit_state(struct spw__account_view *v, bool take, stru
   ticket->epoch = b.epoch; ticket->probe = b.verdict == SPW_BREAKER_PROBE; return true;
 }
 static inline bool spw__admit_limiter(
-    struct spw__account_view *v, uint32_t i, uint64_t at_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *start_ns) {
-  *start_ns = at_ns; uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
+    struct spw__account_view *v, uint32_t i, bool take, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *wait_ns) {
+  *wait_ns = 0; uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
   if ((v->flags >> 8 >> i & 1) || (switches & SPW_SWITCH_KILL)) return true;
   bool batch = (v->flags & SPW_ACQUIRE_BATCH) != 0, observe = (switches & SPW_SWITCH_OBSERVE) != 0;
-  uint64_t max_wait_ns = observe ? 0 : v->last_start_ns - at_ns;
-  struct spw_bucket_answer b = spw_bucket_take(v->limiter[i], v->limiter_words[i], at_ns, v->tokens, batch, max_wait_ns, take); a->version = b.version;
-  a->available_units = b.available_units; a->units_per_token = b.units_per_token;
+  struct spw_bucket_answer b =
+      spw_bucket_take(v->limiter[i], v->limiter_words[i], v->now_ns, v->tokens, batch, observe ? 0 : v->last_start_ns - v->now_ns, take);
+  a->version = b.version; a->available_units = b.available_units; a->units_per_token = b.units_per_token;
   if (b.result == SPW_BUCKET_TAKEN) {
     if (take) { ticket->charged = (uint8_t)(ticket->charged | 1u << i); ticket->charge[i] = b.charge; }
-    *start_ns = at_ns + b.wait_ns; return true;
+    *wait_ns = b.wait_ns; return true;
   }
   if (b.result == SPW_BUCKET_MOVED) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   if (observe) { a->observed = true; return true; }
   if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
   bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
-  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns + b.wait_ns);
+  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
 }
 static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns) {
   uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0; if (!v->permits_count) return false;
   return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >= v->permits_count ||
       (share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
 }
-static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *start_ns) {
-  uint64_t at_ns, wait_ns; bool ok = spw__admit_state(v, false, a, ticket); *start_ns = v->now_ns;
-  if (spw__permits_out(v, &wait_ns)) ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
+static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *wait_ns) {
+  uint64_t one_ns; bool ok = spw__admit_state(v, false, a, ticket);
+  if (spw__permits_out(v, &one_ns)) ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, one_ns);
+  *wait_ns = 0;
   for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
-    ok = spw__admit_limiter(v, i, v->now_ns, false, a, ticket, &at_ns) && ok; *start_ns = at_ns > *start_ns ? at_ns : *start_ns;
+    ok = spw__admit_limiter(v, i, false, a, ticket, &one_ns) && ok;
+    if (one_ns > *wait_ns) { *wait_ns = one_ns; v->late = i; }
   }
   return ok && a->verdict != SPW_NOT_ATTACHED;
 }
@@ -1112,31 +1117,34 @@ static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_tick
   if (ticket->refresh) spw_gate_refresh_back(v->map, v->words, &v->conf, ticket->taken_ns, v->now_ns);
   ticket->charged = 0; ticket->has_permit = ticket->probe = ticket->refresh = false;
 }
-static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
-  uint32_t i = 0, again = 0;
-  while (i < v->limiters_count) {
-    uint64_t at_ns; if (!spw__admit_limiter(v, i, *start_ns, true, a, ticket, &at_ns)) return false;
-    bool later = at_ns > *start_ns; *start_ns = at_ns;
-    if (!later || (ticket->charged & ((1u << i) - 1)) == 0) { i++; continue; }
-    spw__ticket_undo(v, ticket); if (++again == SPW__RESERVE_TRIES) return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, at_ns - v->now_ns);
-    i = 0;
+static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+  for (uint32_t again = 0; again < SPW__TAKE_TRIES; again++) {
+    if (*wait_ns && !spw__admit_limiter(v, v->late, true, a, ticket, wait_ns)) return false;
+    if (*wait_ns) return true;
+    for (uint32_t i = 0; i < v->limiters_count && *wait_ns == 0; i++) {
+      if (ticket->charged >> i & 1) continue;
+      if (!spw__admit_limiter(v, i, true, a, ticket, wait_ns)) return false;
+      v->late = i;
+    }
+    if (*wait_ns == 0) return true;
+    spw__ticket_undo(v, ticket);
   }
-  return true;
+  return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, *wait_ns);
 }
-static inline bool spw__take_permit(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_ahead_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0; if (!v->permits_count || v->map->self.lock_fd < 0) return true;
-  uint32_t use = (uint32_t)(v->now_ns >> 8); uint32_t life_ms = v->conf.permit_ms + (uint32_t)((start_ns - v->now_ns + 999999) / 1000000);
+  uint32_t use = (uint32_t)(v->now_ns >> 8); uint32_t life_ms = v->conf.permit_ms + (uint32_t)((wait_ahead_ns + 999999) / 1000000);
   uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
   ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
       spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns, &ticket->permit_word, &ticket->permit_index);
   bool over = ticket->has_permit && share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
   return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
 }
-static inline bool spw__admit_take(struct spw__account_view *v, uint64_t start_ns, struct spw_admission *a, struct spw_ticket *ticket) {
-  if (!spw__take_tokens(v, &start_ns, a, ticket) || !spw__take_permit(v, start_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
+static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
+  if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
     spw__ticket_undo(v, ticket); return false;
   }
-  if (start_ns > v->now_ns) a->start_at_ns = ticket->start_at_ns = start_ns;
+  if (wait_ns) a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns;
   return true;
 }
 static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns) {
@@ -1146,12 +1154,12 @@ static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, ui
 }
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index, uint32_t account_generation, uint32_t flags, uint64_t tokens,
     uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
-  struct spw_admission a; struct spw__account_view v; uint64_t start_ns; memset(&a, 0, sizeof a); memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
-  ticket->generation = map->generation; ticket->account_index = account_index; ticket->taken_ns = now_ns; ticket->tokens = tokens;
+  struct spw_admission a; struct spw__account_view v; uint64_t wait_ns; memset(&a, 0, sizeof a); memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
+  ticket->generation = map->generation; ticket->account_index = account_index; ticket->taken_ns = now_ns; ticket->tokens = tokens; ticket->flags = flags;
   if (!spw__account_open(map, account_index, account_generation, &v)) { a.verdict = SPW_BAD_HANDLE; return a; }
-  spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns); bool peek = (flags & SPW_ACQUIRE_PEEK) != 0; bool ok = spw__admit_look(&v, &a, ticket, &start_ns);
-  if (ok && peek && start_ns > now_ns) a.start_at_ns = start_ns;
-  if (ok && !peek) ok = spw__admit_take(&v, start_ns, &a, ticket);
+  spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns); bool peek = (flags & SPW_ACQUIRE_PEEK) != 0; bool ok = spw__admit_look(&v, &a, ticket, &wait_ns);
+  if (ok && peek && wait_ns) a.start_at_ns = now_ns + wait_ns;
+  if (ok && !peek) ok = spw__admit_take(&v, wait_ns, &a, ticket);
   a.may_call = ok;
   if (!peek && a.verdict != SPW_NOT_ATTACHED) {
     spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause)); if (a.observed) spw_stat_count(map, account_index, SPW_STAT_OBSERVED);
@@ -1161,7 +1169,7 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
 static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, struct spw__account_view *v) {
   const struct spw_account *account = spw_account_at(map, ticket->account_index);
   if (ticket->generation != map->generation || !account || !spw__account_open(map, ticket->account_index, account->record_generation, v)) return false;
-  spw__view_ask(v, 0, ticket->tokens, 0, now_ns); return true;
+  spw__view_ask(v, ticket->flags, ticket->tokens, 0, now_ns); return true;
 }
 static inline void spw_abandon(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns) {
   struct spw__account_view v; if (spw__ticket_open(map, ticket, now_ns, &v)) spw__ticket_undo(&v, ticket);
@@ -1173,7 +1181,8 @@ static inline struct spw_admission spw_confirm(const struct spw_map *map, struct
   if (now_ns < ticket->start_at_ns) { (void)spw__deny(&a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, ticket->start_at_ns - now_ns); return a; }
   if (ticket->probe) spw_breaker_probe_back(map, v.words, ticket->epoch, now_ns);
   if (ticket->refresh) spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
-  ticket->probe = ticket->refresh = false; ticket->taken_ns = now_ns; a.may_call = spw__admit_state(&v, true, &a, ticket);
+  ticket->probe = ticket->refresh = false; ticket->taken_ns = now_ns; uint64_t wait_ns = 0;
+  a.may_call = (ticket->start_at_ns == 0 || spw__take_tokens(&v, &wait_ns, &a, ticket)) && spw__admit_state(&v, true, &a, ticket); ticket->start_at_ns = 0;
   if (!a.may_call) { spw_abandon(map, ticket, now_ns); spw_stat_count(map, v.index, spw__stat_of(a.cause)); }
   return a;
 }
@@ -1299,7 +1308,7 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
     d->verdict = SPW_DENY; d->cause = ref->batch && d->in_hand_units >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY;
   }
   d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns; d->version = b->slot_version / 2; d->units_per_token = b->units_per_token;
-  if (take && !denied) { charge->version = b->slot_version / 2; charge->level = next - need; charge->returned = returned; charge->at_ns = now_ns; }
+  if (take && !denied) { charge->version = b->slot_version / 2; charge->level = level; charge->returned = returned; charge->taken_ns = now_ns; }
   return true;
 }
 SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w) {

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/spw_backoff.h"
 #include "shm/spw_layout.h"
 #include "sidecar/obs/error.h"
 
@@ -50,6 +51,28 @@ struct spw_conf_limit {
     struct spw_rate rate; /* of the whole account, as published */
     uint64_t burst_count; /* of the whole account; default: one second's worth, at least 1 */
     uint32_t pods_count;  /* how many pods share it: mandatory */
+    /* Of a leaky bucket the burst is one call for each pod; of a window it is the count. */
+    enum spw_limiter_kind kind; /* bucket, leaky or window */
+};
+
+enum spw_limiter_mode { SPW_LIMITER_ENFORCE, SPW_LIMITER_OBSERVE, SPW_LIMITER_OFF };
+
+/* A limiter beside the account's own limit. */
+struct spw_conf_limiter {
+    char name[32];
+    struct spw_conf_limit limit; /* pods_count is the account's */
+    enum spw_limiter_mode mode;
+    uint32_t endpoints;    /* bit i: applies to enum spw_endpoint i; never 0 */
+    uint64_t integrations; /* bit i: applies to the account's i-th integration; never 0 */
+};
+#define SPW_CONF_LIMITERS_MAX_COUNT (SPW_LIMITERS_PER_ACCOUNT - 1)
+#define SPW_LIMITER_ACCOUNT_NAME    "account" /* the account-wide one */
+
+/* How the pause before a further try is spread. */
+struct spw_conf_retry {
+    uint32_t base_ms;
+    uint32_t most_ms;
+    enum spw_jitter jitter;
 };
 
 enum spw_breaker_mode { SPW_BREAKER_ENFORCE, SPW_BREAKER_OBSERVE, SPW_BREAKER_DISABLED };
@@ -93,6 +116,12 @@ struct spw_conf_account {
     struct spw_conf_route routes[SPW_CONF_ROUTES_MAX_COUNT];
     enum spw_reset_unit reset_unit; /* default auto */
     struct spw_conf_limit limit;
+    enum spw_limiter_mode limit_mode;
+    bool adopt_lower; /* obey a lower limit that the provider states */
+    uint32_t limiters_count;
+    struct spw_conf_limiter limiters[SPW_CONF_LIMITERS_MAX_COUNT];
+    uint32_t concurrency_per_process_count; /* of concurrency_count; 0 = all */
+    struct spw_conf_retry retry;
     uint32_t header_buffer_ppm;      /* default 150,000 (15 %), 0..500,000 */
     uint32_t batch_reserve_ppm;      /* share of the burst class batch must leave; default 100,000 */
     uint32_t concurrency_count;      /* permits for calls in flight from this pod; 0 = not limited; max 256 */
@@ -242,6 +271,8 @@ void spw_format_day(int32_t day, char *out, size_t room);       /* "2025-11-01" 
 /* Check one account's limit on its own: the same rules for file and gRPC. */
 enum spw_status spw_conf_limit_check(const struct spw_conf_limit *limit,
                                      struct spw_error *err) SPW_WARN_UNUSED;
+/* Set the burst of a leaky bucket or a window, which follows from the rest. Before the check, and after any change. */
+void spw_conf_limit_complete(struct spw_conf_limit *limit);
 enum spw_status spw_conf_breaker_check(const struct spw_conf_breaker *breaker,
                                        struct spw_error *err) SPW_WARN_UNUSED;
 

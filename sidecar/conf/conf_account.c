@@ -336,35 +336,7 @@ static void take_rate_headers(const Spillway__V1__RateHeadersConfig *in, struct 
     out->reset_unit = UNITS[in && in->has_reset_unit ? in->reset_unit : 0];
 }
 
-/* --- limit and breaker -------------------------------------------------------------------------------------- */
-
-static enum spw_status check_limit(struct spw_check *c, const Spillway__V1__LimitConfig *in,
-                                   struct spw_conf_limit *out)
-{
-    if (!in)
-        return spw_check_fault(
-            c, "limit",
-            "is missing: write the provider's published limit and how many pods share it, as "
-            "{rate: 100/s, burst: 250, pods: 40}");
-    if (!in->rate)
-        return spw_check_fault(c, "limit.rate",
-                               "is missing: write the published rate of the account, as 100/s");
-    enum spw_status status = spw_parse_rate(in->rate, &out->rate, c->err);
-    if (status)
-        return spw_check_place(c, "limit.rate", status);
-    out->burst_count = in->has_burst ? in->burst : spw_limit_default_burst(&out->rate);
-    out->pods_count = in->has_pods ? in->pods : 0;
-    if (in->has_pods && !in->pods)
-        return spw_check_fault(c, "limit.pods",
-                               "0 is out of range: write how many pods share the account's limit");
-    const char *field = "";
-    status = spw_limit_check(out, &field, c->err);
-    if (!status)
-        return status;
-    char path[64];
-    snprintf(path, sizeof path, "limit.%s", field);
-    return spw_check_place(c, path, status);
-}
+/* --- breaker ------------------------------------------------------------------------------------------------ */
 
 static enum spw_status check_cooldown(struct spw_check *c, const char *text, struct spw_conf_breaker *out)
 {
@@ -466,7 +438,7 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
     if (!status)
         status = check_credentials(c, in->credentials, spw_profile_find(out->provider), out);
     if (!status)
-        status = check_limit(c, in->limit, &out->limit);
+        status = spw_check_limit(c, in->limit, out);
     if (!status)
         status = spw_check_percent(c, "header_buffer", in->header_buffer, HEADER_BUFFER_MAX_PPM,
                                    &out->header_buffer_ppm);
@@ -484,5 +456,7 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
     take_rate_headers(in->rate_headers, out);
     if (!status)
         status = spw_check_calls(c, in, out);
-    return status ? status : check_integrations(c, in, out);
+    if (!status)
+        status = check_integrations(c, in, out);
+    return status ? status : spw_check_limiters(c, in, out);
 }

@@ -1,6 +1,6 @@
 /* conf_limit.c: the rules of limits and breakers, the same for the file and for the control API.
  *
- * Owns: spw_conf_limit_check, spw_conf_breaker_check. Called by: conf_account.c, control/. Thread: any; pure.
+ * Owns: spw_conf_limit_check, spw_conf_limit_complete, spw_conf_breaker_check. Called by: conf_account.c, control/. Thread: any; pure.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,6 +40,14 @@ uint64_t spw_limit_default_burst(const struct spw_rate *rate)
     return per_s ? per_s : 1;
 }
 
+void spw_conf_limit_complete(struct spw_conf_limit *limit)
+{
+    if (limit->kind == SPW_LIMITER_LEAKY)
+        limit->burst_count = limit->rate.tokens_count ? limit->pods_count : 0;
+    else if (limit->kind == SPW_LIMITER_WINDOW)
+        limit->burst_count = limit->rate.tokens_count;
+}
+
 enum spw_status spw_limit_check(const struct spw_conf_limit *limit, const char **field, struct spw_error *err)
 {
     const char *bad_rate = spw_rate_fault(&limit->rate);
@@ -55,8 +63,15 @@ enum spw_status spw_limit_check(const struct spw_conf_limit *limit, const char *
             "it: the most that can run at a time (pods: 1 for a single one)");
     if (limit->pods_count > PODS_MAX)
         return fault(err, field, "pods", "%u is out of range: write 1 to %u", limit->pods_count, PODS_MAX);
+    if (limit->kind > SPW_LIMITER_WINDOW)
+        return fault(err, field, "kind", "is not known: bucket, leaky or window");
     if (!limit->rate.tokens_count)
         return SPW_STATUS_OK;
+    if (limit->kind == SPW_LIMITER_WINDOW && limit->rate.period_ns < NS_PER_S)
+        return fault(err, field, "rate", "has a window below 1s: write a longer one, as 1000/min");
+    if (limit->kind == SPW_LIMITER_WINDOW && limit->rate.tokens_count < limit->pods_count)
+        return fault(err, field, "rate", "leaves less than one call a window for each of %u pods",
+                     limit->pods_count);
     if (limit->burst_count < limit->pods_count)
         return fault(err, field, "burst",
                      "%" PRIu64

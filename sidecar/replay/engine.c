@@ -17,7 +17,7 @@
 #include "sidecar/replay/change.h"
 
 /* The segment's clock is the virtual one and a second: its words take 0 for "never". */
-#define SHIFT_NS UINT64_C(1000000000)
+#define SHIFT_NS SPW_STATE_PRIVATE_EPOCH_NS
 /* A bucket's units last for ten years; see shm/spw_gcra.h. */
 #define LIFE_NS    (UINT64_C(3750) * 86400 * UINT64_C(1000000000))
 #define NS_PER_MS  UINT64_C(1000000)

@@ -45,7 +45,7 @@ static uint32_t learned_places(uint32_t records)
 void spw_plan_make(const struct spw_conf *conf, struct spw_plan *plan)
 {
     const struct spw_conf_segment *s = &conf->segment;
-    uint32_t accounts = SPW_CONF_ACCOUNTS_MAX_COUNT, limiters = accounts * 2;
+    uint32_t accounts = SPW_CONF_ACCOUNTS_MAX_COUNT, limiters = accounts * SPW_LIMITERS_PER_ACCOUNT;
     uint64_t at = SPW_HEADER_BYTES;
     place(&plan->pub[SPW_PUB_ACCOUNTS], &at, sizeof(struct spw_account), accounts, true);
     place(&plan->pub[SPW_PUB_INTEGRATIONS], &at, sizeof(struct spw_integration),

@@ -7,16 +7,6 @@
 #include "shm/spw_flag.h"
 #include "sidecar/obs/log.h"
 
-void spw_limit_share(const struct spw_conf_limit *limit, struct spw_rate *rate, uint64_t *burst_count)
-{
-    uint64_t pods = limit->pods_count ? limit->pods_count : 1;
-    rate->tokens_count = limit->rate.tokens_count;
-    rate->period_ns = limit->rate.period_ns * pods;
-    *burst_count = limit->burst_count / pods;
-    if (*burst_count == 0 && limit->burst_count > 0)
-        *burst_count = 1;
-}
-
 struct spw_account *spw_state_account(struct spw_state *state, const char *name, uint32_t *index)
 {
     for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
@@ -27,153 +17,6 @@ struct spw_account *spw_state_account(struct spw_state *state, const char *name,
         }
     }
     return NULL;
-}
-
-static enum spw_status no_account(const char *name, struct spw_error *err)
-{
-    return spw_error_set(err, SPW_STATUS_NOT_FOUND,
-                         "account: there is no account \"%.60s\"; `spillwayctl limits list` "
-                         "names them",
-                         name);
-}
-
-/* ---- limits ---- */
-
-static struct spw_limiter *account_limiter(struct spw_state *state, const struct spw_account *account,
-                                           struct spw_limiter_words **words)
-{
-    uint32_t index = account->limiters[account->limiters_count - 1]; /* the account-wide one stands last */
-    *words = spw_limiter_words_at(&state->map, index);
-    return spw_limiter_at(&state->map, index);
-}
-
-static uint64_t reserve_of(uint32_t reserve_ppm, uint64_t burst_count)
-{
-    return (uint64_t)((spw_u128)burst_count * reserve_ppm / 1000000u);
-}
-
-/* Does the configuration in force already say this? Then its bucket must not be touched (a reload refills nothing). */
-static bool limit_in_force(const struct spw_limiter *limiter, const struct spw_limiter_words *words,
-                           const struct spw_rate *rate, uint64_t burst, uint64_t reserve)
-{
-    const struct spw_limiter_conf *c = &limiter->conf[limiter->current % SPW_CONFIG_SLOTS];
-    return c->version && c->version % 2 == 0 && c->tokens_count == rate->tokens_count &&
-           c->period_ns == rate->period_ns && c->burst_count == burst &&
-           c->reserve_units == reserve * c->units_per_token &&
-           spw_bucket_slot(spw_load_acq(&words->level)) == limiter->current; /* SYNC bucket: acquire */
-}
-
-static enum spw_status put_limit(struct spw_state *state, uint32_t index, const struct spw_conf_limit *limit,
-                                 uint64_t now_ns, bool fill, struct spw_error *err)
-{
-    struct spw_account *account = spw_account_at(&state->map, index);
-    struct spw_limiter_words *words;
-    struct spw_limiter *limiter = account_limiter(state, account, &words);
-    struct spw_rate rate;
-    uint64_t burst;
-    spw_limit_share(limit, &rate, &burst);
-    uint64_t reserve = reserve_of(state->reserve_ppm[index], burst);
-    state->limit[index] = *limit;
-    if (limit_in_force(limiter, words, &rate, burst, reserve))
-        return SPW_STATUS_OK;
-    /* A sidecar cut short after its change was in force has used the version it did not get to show. */
-    uint64_t used = limiter->conf[limiter->current % SPW_CONFIG_SLOTS].version / 2;
-    uint64_t version = (used > account->version ? used : account->version) + 1;
-    if (!spw_bucket_configure(limiter, words, rate.tokens_count, rate.period_ns, burst, reserve, version,
-                              now_ns, fill))
-        return spw_error_set(
-            err, SPW_STATUS_INVALID,
-            "limit: rate and burst of account %s cannot be kept exactly: a burst may hold at most "
-            "about 1.5 years of the rate",
-            account->name);
-    spw_store_rlx(&account->version, version); /* SYNC account-version: relaxed: a lone word, to be shown */
-    return SPW_STATUS_OK;
-}
-
-static void view_observed(const struct spw_account *account, struct spw_limit_view *out)
-{
-    struct spw_evidence e;
-    if (!spw_evidence_read(account, &e))
-        return;
-    out->observed_limit_known = (e.known & SPW_EVIDENCE_LIMIT) != 0;
-    out->observed_limit_count = e.limit_count;
-    out->observed_remaining_known = (e.known & SPW_EVIDENCE_REMAINING) != 0;
-    out->observed_remaining_count = e.remaining_count;
-}
-
-static void view_limit(struct spw_state *state, uint32_t index, uint64_t now_ns, struct spw_limit_view *out)
-{
-    struct spw_account *account = spw_account_at(&state->map, index);
-    struct spw_limiter_words *words;
-    const struct spw_limiter *limiter = account_limiter(state, account, &words);
-    memset(out, 0, sizeof *out);
-    memcpy(out->account, account->name, sizeof out->account);
-    out->limit = state->limit[index];
-    spw_limit_share(&out->limit, &out->pod_rate, &out->pod_burst_count);
-    out->version = account->version;
-    struct spw_bucket_answer look = spw_bucket_take(limiter, words, now_ns, 1, false, 0, false);
-    if (look.units_per_token)
-        out->tokens_milli = (uint64_t)((spw_u128)look.available_units * 1000 / look.units_per_token);
-    out->healed_count = spw_load_rlx(&words->healed_count); /* statistics */
-    out->switches = account->switches | spw_map_pub(&state->map)->switches;
-    view_observed(account, out);
-}
-
-enum spw_status spw_state_limit_get(struct spw_state *state, const char *account, uint64_t now_ns,
-                                    struct spw_limit_view *out, struct spw_error *err)
-{
-    uint32_t index;
-    if (!spw_state_account(state, account, &index))
-        return no_account(account, err);
-    view_limit(state, index, now_ns, out);
-    return SPW_STATUS_OK;
-}
-
-static enum spw_status check_version(const struct spw_account *account, uint64_t expect,
-                                     struct spw_error *err)
-{
-    if (expect == 0 || expect == account->version)
-        return SPW_STATUS_OK;
-    return spw_error_set(
-        err, SPW_STATUS_CONFLICT,
-        "expect_version: %llu was expected and account %s is at %llu: read it again and decide anew",
-        (unsigned long long)expect, account->name, (unsigned long long)account->version);
-}
-
-enum spw_status spw_state_limit_set(struct spw_state *state, const char *account,
-                                    const struct spw_conf_limit *limit, uint64_t expect_version, bool dry_run,
-                                    uint64_t now_ns, struct spw_limit_view *out, struct spw_error *err)
-{
-    uint32_t index;
-    struct spw_account *record = spw_state_account(state, account, &index);
-    if (!record)
-        return no_account(account, err);
-    enum spw_status status = spw_conf_limit_check(limit, err);
-    if (status == SPW_STATUS_OK)
-        status = check_version(record, expect_version, err);
-    if (status == SPW_STATUS_OK) {
-        struct spw_limiter_conf trial;
-        struct spw_rate rate;
-        uint64_t burst;
-        spw_limit_share(limit, &rate, &burst);
-        if (!spw_gcra_configure(&trial, rate.tokens_count, rate.period_ns, burst, 0, now_ns, 1))
-            status =
-                spw_error_set(err, SPW_STATUS_INVALID,
-                              "limit.burst: more than about 1.5 years of the rate cannot be kept exactly");
-    }
-    if (status != SPW_STATUS_OK)
-        return status;
-    if (!dry_run) {
-        status = put_limit(state, index, limit, now_ns, false, err);
-        if (status != SPW_STATUS_OK)
-            return status;
-    }
-    view_limit(state, index, now_ns, out);
-    if (dry_run) {
-        out->limit = *limit;
-        spw_limit_share(limit, &out->pod_rate, &out->pod_burst_count);
-    }
-    return SPW_STATUS_OK;
 }
 
 /* ---- breaker and gate ---- */
@@ -200,6 +43,7 @@ static void put_account_conf(struct spw_state *state, uint32_t index, const stru
         fresh.header_buffer_ppm = conf->header_buffer_ppm;
         fresh.on_full = state->conf->on_full == SPW_ON_FULL_DENY;
         fresh.permit_ms = conf->deadline_ms + 1000;
+        fresh.permits_per_process_count = conf->concurrency_per_process_count;
     }
     if (memcmp(&fresh, &now, sizeof fresh) != 0)
         spw_latch_write(&account->conf_seq, (uint64_t *)(void *)account->conf, sizeof fresh / 8, &fresh,
@@ -247,7 +91,7 @@ enum spw_status spw_state_breaker_get(struct spw_state *state, const char *accou
 {
     uint32_t index;
     if (!spw_state_account(state, account, &index))
-        return no_account(account, err);
+        return spw_no_account(account, err);
     view_breaker(state, index, now_ns, out);
     return SPW_STATUS_OK;
 }
@@ -274,8 +118,8 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
     uint32_t index;
     struct spw_account *record = spw_state_account(state, account, &index);
     if (!record)
-        return no_account(account, err);
-    enum spw_status status = check_version(record, expect_version, err);
+        return spw_no_account(account, err);
+    enum spw_status status = spw_version_expect(record, expect_version, err);
     if (status == SPW_STATUS_OK && change->conf)
         status = spw_conf_breaker_check(change->conf, err);
     if (status == SPW_STATUS_OK && change->forced > SPW_FORCED_OBSERVE)
@@ -307,9 +151,11 @@ void spw_state_evidence_set(struct spw_state *state, uint32_t account_index,
                             const struct spw_evidence *evidence)
 {
     struct spw_account *account = spw_account_at(&state->map, account_index);
-    if (account)
-        spw_latch_write(&account->evidence_seq, (uint64_t *)(void *)account->evidence, sizeof *evidence / 8,
-                        evidence, sizeof *evidence / 8);
+    if (!account)
+        return;
+    spw_latch_write(&account->evidence_seq, (uint64_t *)(void *)account->evidence, sizeof *evidence / 8,
+                    evidence, sizeof *evidence / 8);
+    spw_observed_note(state, account_index, evidence);
 }
 
 /* ---- bringing a segment to a configuration ---- */
@@ -349,20 +195,13 @@ static struct spw_account *new_account(struct spw_state *state, const struct spw
 {
     for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         struct spw_account *a = spw_account_at(&state->map, i);
-        struct spw_limiter *limiter = spw_limiter_at(&state->map, i);
-        if (!a || !limiter || a->state != SPW_RECORD_FREE)
+        if (!a || a->state != SPW_RECORD_FREE)
             continue;
         memcpy(a->name, conf->name, sizeof a->name);
         snprintf(a->provider, sizeof a->provider, "%.31s", conf->provider);
         a->record_generation++;
         a->version = 1;
-        a->limiters_count = 1;
-        a->limiters[0] = i; /* one account-wide bucket: limiter i belongs to account i */
-        snprintf(limiter->name, sizeof limiter->name, "account");
-        limiter->kind = SPW_LIMITER_BUCKET;
-        limiter->account_index = i;
-        limiter->record_generation++;
-        limiter->state = SPW_RECORD_LIVE;
+        spw_limiters_lay_out(state, i, conf);
         *index = i;
         return a;
     }
@@ -399,7 +238,9 @@ static enum spw_status put_integrations(struct spw_state *state, uint32_t index,
         memcpy(place->name, conf->integrations[k].name, sizeof place->name);
         place->account_index = index;
         place->batch = conf->integrations[k].class_ == SPW_CLASS_BATCH;
-        spw_store32_rel(&place->state, SPW_RECORD_LIVE); /* SYNC integration: release */
+        spw_store32_rlx(&place->skip,
+                        spw_limiters_skip(state, index, k)); /* SYNC skip: relaxed: a lone word */
+        spw_store32_rel(&place->state, SPW_RECORD_LIVE);     /* SYNC integration: release */
     }
     return SPW_STATUS_OK;
 }
@@ -420,7 +261,7 @@ static enum spw_status put_account(struct spw_state *state, const struct spw_con
     put_account_conf(state, index, conf);
     account->permits_count = conf->concurrency_count;
     spw_store_rel(&account->forced, forced_of(conf->breaker.mode)); /* SYNC forced: release */
-    enum spw_status status = put_limit(state, index, &conf->limit, now_ns, fill && fresh, err);
+    enum spw_status status = spw_limiters_put(state, index, conf, now_ns, fill && fresh, err);
     if (status == SPW_STATUS_OK)
         status = put_integrations(state, index, conf, err);
     if (status == SPW_STATUS_OK)
@@ -462,21 +303,6 @@ static uint64_t shift_gate(const struct spw_map *from, const struct spw_map *to,
                           shift_ms(from, to, spw_gate_until_ms(gate)));
 }
 
-static void carry_limit(const struct spw_limiter *from, struct spw_limiter_words *from_words,
-                        const struct spw_limiter *to, struct spw_limiter_words *to_words, uint64_t now_ns)
-{
-    struct spw_gcra g_from, g_to;
-    /* SYNC bucket: acq_rel: a take in flight on the old word fails from here on. */
-    uint64_t word = spw_exchange(&from_words->level, SPW_MOVED);
-    uint32_t slot = (uint32_t)(to->current % SPW_CONFIG_SLOTS);
-    if (word == SPW_MOVED || !spw_limiter_conf_read(from, spw_bucket_slot(word), &g_from) ||
-        !spw_limiter_conf_read(to, slot, &g_to) ||
-        !spw_bucket_level_ok(&g_from, spw_bucket_level(word), now_ns))
-        return; /* the new bucket was made EMPTY and stays so */
-    uint64_t level = spw_gcra_carry(&g_from, spw_bucket_level(word), &g_to, now_ns);
-    spw_store_rel(&to_words->level, spw_bucket_word(slot, level)); /* SYNC bucket: release: not visible yet */
-}
-
 void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < old->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
@@ -487,20 +313,7 @@ void spw_publish_carry(struct spw_state *state, struct spw_map *old, uint64_t no
         uint32_t index;
         struct spw_account *to =
             from->state == SPW_RECORD_LIVE ? spw_state_account(state, from->name, &index) : NULL;
-        struct spw_limiter *to_limiter = NULL;
-        struct spw_limiter_words *to_limiter_words = NULL;
-        if (to)
-            to_limiter = account_limiter(state, to, &to_limiter_words);
-        for (uint32_t k = 0; k < from->limiters_count && k < SPW_LIMITERS_PER_ACCOUNT; k++) {
-            const struct spw_limiter *limiter = spw_limiter_at(old, from->limiters[k]);
-            struct spw_limiter_words *limiter_words = spw_limiter_words_at(old, from->limiters[k]);
-            if (!limiter || !limiter_words)
-                continue;
-            if (to_limiter && k + 1 == from->limiters_count)
-                carry_limit(limiter, limiter_words, to_limiter, to_limiter_words, now_ns);
-            else
-                spw_exchange(&limiter_words->level, SPW_MOVED); /* SYNC bucket: acq_rel */
-        }
+        spw_limiters_carry(state, old, from, to, now_ns);
         if (!to)
             continue;
         struct spw_account_words *words = spw_account_words_at(&state->map, index);

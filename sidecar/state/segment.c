@@ -367,7 +367,8 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
         spw_map_close(&old);
         found = SPW_STATUS_CORRUPT;
     }
-    if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf)) {
+    if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf) &&
+        spw_limiters_fit(&old, state->conf)) {
         state->map = old;
         snprintf(state->origin, sizeof state->origin, "adopted");
         find_prevs(state, now_ns);
@@ -397,7 +398,7 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
     if (found == SPW_STATUS_OK) {
         retire(state, &old, now_ns);
         snprintf(state->origin, sizeof state->origin, "replaced: %s",
-                 retired ? "an earlier replacement was cut short" : "layout or capacities changed");
+                 retired ? "an earlier replacement was cut short" : "layout, capacities or limiters changed");
         spw_map_close(&old);
     } else if (found == SPW_STATUS_NO_SEGMENT) {
         snprintf(state->origin, sizeof state->origin, "created");
@@ -461,6 +462,7 @@ enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now
     if (state) {
         state->conf = conf;
         state->lock_fd = -1;
+        state->is_private = true;
         state->map = (struct spw_map){.self.lock_fd = -1,
                                       .pub_bytes = plan.pub_bytes,
                                       .rw_bytes = plan.rw_bytes,

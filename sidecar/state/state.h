@@ -30,6 +30,8 @@ enum spw_status spw_state_open(const struct spw_conf *conf, struct spw_state **o
 enum spw_status spw_state_open_with_rates(const struct spw_conf *conf, const struct spw_rates_source *sources,
                                           size_t sources_count, struct spw_state **out,
                                           struct spw_error *err) SPW_WARN_UNUSED;
+/* What now_ns is at the beginning of the private clock's UTC: fixed windows begin at whole spans from here. */
+#define SPW_STATE_PRIVATE_EPOCH_NS UINT64_C(1000000000)
 /* A segment in private memory, full buckets, by a clock of the caller's own: now_ns stands for CLOCK_BOOTTIME here and in
  * every later call; above 0. No file, no lock, no other process; heartbeat and sweep are not for it. For replay. */
 enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now_ns, struct spw_state **out,
@@ -50,15 +52,20 @@ void spw_state_sweep(struct spw_state *state, uint64_t now_ns);
 /* ---- limits ---- */
 struct spw_limit_view {
     char account[SPW_NAME_BYTES];
+    char limiter[32];            /* SPW_LIMITER_ACCOUNT_NAME: the account-wide one */
     struct spw_conf_limit limit; /* of the whole account, as set */
+    uint32_t endpoints;          /* bit i: applies to enum spw_endpoint i */
+    char integrations[256];      /* "web,app"; "" = all */
     struct spw_rate pod_rate;    /* what this pod may use of it */
     uint64_t pod_burst_count;
     uint64_t version;      /* of the account: rises with each change */
     uint64_t tokens_milli; /* thousandths of a token in hand now */
     uint64_t healed_count;
-    uint64_t switches; /* SPW_SWITCH_* of the account, the global ones included */
+    uint64_t switches; /* SPW_SWITCH_* in force: its own, the account's and the global ones */
     bool observed_limit_known;
     uint64_t observed_limit_count; /* what the provider's headers said last */
+    bool observed_limit_differs;   /* from the limit as set */
+    bool observed_limit_adopted;   /* and is what pod_rate says, instead of the limit as set */
     bool observed_remaining_known;
     uint64_t observed_remaining_count;
 };
@@ -70,6 +77,27 @@ enum spw_status spw_state_limit_set(struct spw_state *state, const char *account
                                     const struct spw_conf_limit *limit, uint64_t expect_version, bool dry_run,
                                     uint64_t now_ns, struct spw_limit_view *out,
                                     struct spw_error *err) SPW_WARN_UNUSED;
+
+/* The same two for one limiter of an account's list; limiter NULL: the account-wide one. */
+enum spw_status spw_state_limiter_get(struct spw_state *state, const char *account, const char *limiter,
+                                      uint64_t now_ns, struct spw_limit_view *out,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+enum spw_status spw_state_limiter_set(struct spw_state *state, const char *account, const char *limiter,
+                                      const struct spw_conf_limit *limit, uint64_t expect_version,
+                                      bool dry_run, uint64_t now_ns, struct spw_limit_view *out,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
+/* By place: 0 is the account-wide one, the others follow. NOT_FOUND: no such account or place. */
+enum spw_status spw_state_limiter_at(struct spw_state *state, uint32_t account_index, uint32_t place,
+                                     uint64_t now_ns, struct spw_limit_view *out) SPW_WARN_UNUSED;
+
+/* Kill and observe: 1 on, 0 off, -1 as it is. account NULL: for all; limiter NULL: for all of the account's. Each level
+ * has switches of its own, and one that is on anywhere above a limiter is on for it. */
+struct spw_switch_change {
+    int kill, observe;
+};
+enum spw_status spw_state_switches_set(struct spw_state *state, const char *account, const char *limiter,
+                                       const struct spw_switch_change *change,
+                                       struct spw_error *err) SPW_WARN_UNUSED;
 
 /* ---- breaker and gate ---- */
 struct spw_breaker_view {

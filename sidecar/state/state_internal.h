@@ -18,14 +18,26 @@ struct spw_prev {
     struct spw_prev *next;
 };
 
+/* What the provider's headers state against what is configured: see observed.c. */
+struct spw_observed {
+    bool adopts;
+    bool differs;
+    uint64_t adopted_count; /* obeyed instead of what is configured; 0 = none */
+    uint32_t same_count;    /* times in a row that last_count was stated */
+    uint64_t last_count;
+};
+
 struct spw_state {
     struct spw_map map;
-    struct spw_conf_limit limit[SPW_CONF_ACCOUNTS_MAX_COUNT];     /* in force, by record index */
-    struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* likewise */
+    struct spw_conf_limiter limiter[SPW_CONF_ACCOUNTS_MAX_COUNT]
+                                   [SPW_LIMITERS_PER_ACCOUNT]; /* as set, by place */
+    struct spw_observed observed[SPW_CONF_ACCOUNTS_MAX_COUNT]; /* by record index, as is all that follows */
+    struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
     uint64_t learned_total, learned_evicted_total;                            /* since the start */
     const struct spw_conf *conf;
+    bool is_private; /* its clock is the caller's: no wall clock belongs to it */
     int lock_fd;
     struct spw_header rw_header; /* what is constant of rw's: see heal_header */
     char origin[160];
@@ -69,5 +81,28 @@ struct spw_account *spw_state_account(struct spw_state *state, const char *name,
 
 /* What one pod may use of an account's limit. */
 void spw_limit_share(const struct spw_conf_limit *limit, struct spw_rate *rate, uint64_t *burst_count);
+
+/* ---- limiters.c ---- */
+enum spw_status spw_no_account(const char *name, struct spw_error *err);
+enum spw_status spw_version_expect(const struct spw_account *account, uint64_t expect, struct spw_error *err);
+/* Does each account of the segment have the limiters the configuration names? Else a new segment is made. */
+bool spw_limiters_fit(const struct spw_map *map, const struct spw_conf *conf);
+/* Places of a fresh account's limiters: narrowest first, the account-wide one last. */
+void spw_limiters_lay_out(struct spw_state *state, uint32_t index, const struct spw_conf_account *conf);
+/* All of an account's limiters, and which of them apply to whom. */
+enum spw_status spw_limiters_put(struct spw_state *state, uint32_t index, const struct spw_conf_account *conf,
+                                 uint64_t now_ns, bool fill, struct spw_error *err);
+/* The skip word of the account's k-th integration; UINT32_MAX: of a caller without one. */
+uint32_t spw_limiters_skip(struct spw_state *state, uint32_t index, uint32_t k);
+enum spw_status spw_limiter_install(struct spw_state *state, uint32_t index, uint32_t place,
+                                    const struct spw_conf_limit *limit, uint64_t now_ns, bool fill,
+                                    struct spw_error *err);
+/* Carry the levels of a retired segment's account to the limiters of the same names; `to` NULL: to nowhere. */
+void spw_limiters_carry(struct spw_state *state, struct spw_map *old, const struct spw_account *from,
+                        const struct spw_account *to, uint64_t now_ns);
+
+/* ---- observed.c ---- */
+void spw_observed_note(struct spw_state *state, uint32_t index, const struct spw_evidence *evidence);
+void spw_observed_forget(struct spw_state *state, uint32_t index);
 
 #endif

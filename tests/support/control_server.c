@@ -432,7 +432,7 @@ static void fill_state(struct spw_state *state)
         snprintf(account->limit.account, sizeof account->limit.account, "%s", names[i]);
         snprintf(account->breaker.account, sizeof account->breaker.account, "%s", names[i]);
         snprintf(account->breaker.state, sizeof account->breaker.state, "closed");
-        account->limit.limit = (struct spw_conf_limit){{100, 1000000000}, 250, 2};
+        account->limit.limit = (struct spw_conf_limit){{100, 1000000000}, 250, 2, SPW_LIMITER_BUCKET};
         account->limit.pod_rate = (struct spw_rate){50, 1000000000};
         account->limit.pod_burst_count = 125;
         account->limit.version = account->breaker.version = 1;

@@ -98,14 +98,14 @@ static void all_or_nothing(void **state)
     struct spw__account_view v;
     struct spw_admission a = {0};
     struct spw_ticket late = {.tokens = 1};
-    uint64_t now = t + 600 * MS, start; /* one token */
+    uint64_t now = t + 600 * MS, wait; /* one token */
     assert_true(spw__account_open(f.map, 0, account->record_generation, &v));
     spw__view_ask(&v, 0, 1, 0, now);
-    assert_true(spw__admit_look(&v, &a, &late, &start));
+    assert_true(spw__admit_look(&v, &a, &late, &wait));
     assert_true(admit(now, 0).may_call);
     settle_ok(now);
     uint64_t before = spw_limiter_words_at(f.map, 20)->level;
-    assert_false(spw__admit_take(&v, start, &a, &late));
+    assert_false(spw__admit_take(&v, wait, &a, &late));
     assert_true(spw_limiter_words_at(f.map, 20)->level == before);
     assert_int_equal(spw_permit_free_count(f.map, 0, 8, now), 8);
 }

@@ -241,7 +241,7 @@ static void give_backs(void **state)
     assert_int_equal(drain(w, t + S), 100);
 }
 
-/* Waiters that all give up after a while, first come first gone: the next one waits as if they had never been. */
+/* Waiters that all give up after a while, last come first gone: the next one waits as if they had never been. */
 static void give_backs_of_waiters(void **state)
 {
     struct words *w = *state;
@@ -253,11 +253,32 @@ static void give_backs_of_waiters(void **state)
             a[k] = spw_bucket_take(w->limiter, w->words, t, 1, false, S, true);
             assert_int_equal(a[k].wait_ns, (uint64_t)(k + 1) * 100 * MS);
         }
-        for (int k = 0; k < 8; k++)
-            give_back(w, t + 50 * MS, 1, &a[(k + round) % 8]);
+        for (int k = 7; k >= 0; k--)
+            give_back(w, t + 50 * MS, 1, &a[k]);
     }
     assert_int_equal(take(w, t, 1).wait_ns, 100 * MS);
     assert_int_equal(drain(w, t + S), 10);
+}
+
+/* One who gives up while others wait behind him leaves their times alone: nobody may begin beside them. What he had
+ * reserved beyond them goes back. */
+static void give_back_before_waiters(void **state)
+{
+    struct words *w = *state;
+    uint64_t t = w->f.t0_ns;
+    drain(w, t);
+    struct spw_bucket_answer first = spw_bucket_take(w->limiter, w->words, t, 1, false, S, true);
+    struct spw_bucket_answer second = spw_bucket_take(w->limiter, w->words, t, 1, false, S, true);
+    give_back(w, t, 1, &first);
+    assert_int_equal(spw_bucket_take(w->limiter, w->words, t, 1, false, S, false).wait_ns, 300 * MS);
+    give_back(w, t, 1, &second);
+    assert_int_equal(spw_bucket_take(w->limiter, w->words, t, 1, false, S, false).wait_ns, 200 * MS);
+    t += S;
+    drain(w, t);
+    first = spw_bucket_take(w->limiter, w->words, t, 5, false, S, true);
+    second = spw_bucket_take(w->limiter, w->words, t, 1, false, S, true);
+    give_back(w, t, 5, &first);
+    assert_int_equal(spw_bucket_take(w->limiter, w->words, t, 1, false, S, false).wait_ns, 300 * MS);
 }
 
 /* A bucket that was full in between has forgotten the take: giving it back would be one more than burst + rate * t. */
@@ -344,6 +365,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(moved_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(give_backs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(give_backs_of_waiters, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(give_back_before_waiters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(give_back_too_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(give_back_after_a_change, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reservations, set_up, tear_down),

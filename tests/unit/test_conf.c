@@ -73,6 +73,14 @@ static void minimal_file_has_the_documented_defaults(void **unused)
     assert_int_equal(a->batch_reserve_ppm, 100000);
     assert_int_equal(a->concurrency_count, 0);
     assert_int_equal(a->deadline_ms, 1800);
+    assert_int_equal(a->limit.kind, SPW_LIMITER_BUCKET);
+    assert_int_equal(a->limit_mode, SPW_LIMITER_ENFORCE);
+    assert_false(a->adopt_lower);
+    assert_int_equal(a->limiters_count, 0);
+    assert_int_equal(a->concurrency_per_process_count, 0);
+    assert_int_equal(a->retry.base_ms, 1000);
+    assert_int_equal(a->retry.most_ms, 4000);
+    assert_int_equal(a->retry.jitter, SPW_JITTER_PROPORTIONAL);
     assert_int_equal(a->breaker.consecutive_429_count, 5);
     assert_int_equal(a->breaker.ratio_429_ppm, 200000);
     assert_int_equal(a->breaker.minimum_count, 20);
@@ -116,6 +124,30 @@ static void minimal_file_has_the_documented_defaults(void **unused)
     spw_conf_destroy(conf);
 }
 
+static void limiters_arrive(const struct spw_conf_account *a)
+{
+    assert_true(a->adopt_lower);
+    assert_int_equal(a->limiters_count, 2);
+    const struct spw_conf_limiter *l = &a->limiters[0];
+    assert_string_equal(l->name, "calculations");
+    assert_int_equal(l->limit.rate.tokens_count, 25);
+    assert_int_equal(l->limit.burst_count, 80);
+    assert_int_equal(l->limit.pods_count, 40);
+    assert_int_equal(l->limit.kind, SPW_LIMITER_BUCKET);
+    assert_int_equal(l->endpoints, 1u << SPW_ENDPOINT_CALCULATE);
+    assert_true(l->integrations == UINT64_MAX);
+    l++;
+    assert_int_equal(l->limit.kind, SPW_LIMITER_WINDOW);
+    assert_int_equal(l->limit.burst_count, 10000);
+    assert_int_equal(l->mode, SPW_LIMITER_OBSERVE);
+    assert_int_equal(l->endpoints, 1u << SPW_ENDPOINT_RECORD | 1u << SPW_ENDPOINT_OTHER);
+    assert_true(l->integrations == 2);
+    assert_int_equal(a->concurrency_per_process_count, 12);
+    assert_int_equal(a->retry.base_ms, 500);
+    assert_int_equal(a->retry.most_ms, 2000);
+    assert_int_equal(a->retry.jitter, SPW_JITTER_EQUAL);
+}
+
 static void every_key_of_the_full_file_arrives(void **unused)
 {
     (void)unused;
@@ -127,6 +159,7 @@ static void every_key_of_the_full_file_arrives(void **unused)
         fail_msg("%s", err.text);
     free(text);
     assert_int_equal(conf->accounts_count, 4);
+    limiters_arrive(&conf->accounts[0]);
     const struct spw_conf_account *v = &conf->accounts[3];
     assert_string_equal(v->company, "ACME-US");
     assert_string_equal(v->user.file, "/etc/spillway/secrets/avalara/username");
@@ -409,6 +442,30 @@ static const struct bad_case BAD[] = {
      "6:33: accounts.a.limit.burst: ", "less than one token"},
     {HEAD "    limit: {rate: 1/s, pods: 4}\n", "6:5: accounts.a.limit.burst: ", "1 is less than one token"},
     {HEAD "    limit: {rate: 1/d, burst: 4, pods: 4}\n", "6:19: accounts.a.limit.rate: ", "less than 1/d"},
+    {HEAD "    limit: {rate: 100/s, burst: 9, pods: 4, kind: leaky}\n",
+     "6:33: accounts.a.limit.burst: ", "of a bucket alone"},
+    {HEAD "    limit: {rate: 3/min, pods: 4, kind: window}\n",
+     "6:19: accounts.a.limit.rate: ", "less than one call a window"},
+    {HEAD "    limit: {rate: 3/min, pods: 4, kind: drip}\n",
+     "6:41: accounts.a.limit.kind: ", "bucket, leaky, window"},
+    {HEAD "    limit: {rate: 0/s, pods: 4, adopt_lower: true}\n",
+     "6:46: accounts.a.limit.adopt_lower: ", "is of no use"},
+    {GOOD "    limiters: [{rate: 1/s}]\n", "7:16: accounts.a.limiters[0].name: ", "is missing"},
+    {GOOD "    limiters: [{name: account, rate: 1/s}]\n", "7:23: accounts.a.limiters[0].name: ", "is taken"},
+    {GOOD "    limiters: [{name: x, rate: 9/s}, {name: x, rate: 9/s}]\n",
+     "7:45: accounts.a.limiters[1].name: ", "is taken"},
+    {GOOD "    limiters: [{name: x}]\n", "7:16: accounts.a.limiters[0].rate: ", "is missing"},
+    {GOOD "    limiters: [{name: x, rate: 9/s, burst: 1}]\n",
+     "7:44: accounts.a.limiters[0].burst: ", "less than one token"},
+    {GOOD "    limiters: [{name: x, rate: 9/s, integrations: [web]}]\n",
+     "7:37: accounts.a.limiters[0].integrations: ", "which the account does not have"},
+    {GOOD "    limiters: [{name: x, rate: 9/s, integrations: [default, default]}]\n",
+     "7:37: accounts.a.limiters[0].integrations: ", "twice"},
+    {GOOD "    limiters: [{name: x, rate: 9/s, endpoints: [quotes]}]\n",
+     "7:49: accounts.a.limiters[0].endpoints[0]: ", "calculate, record, other"},
+    {GOOD "    concurrency: 4\n    concurrency_per_process: 5\n",
+     "8:30: accounts.a.concurrency_per_process: ", "0 to 4"},
+    {GOOD "    retry: {first: 5s, longest: 2s}\n", "7:33: accounts.a.retry.longest: ", "is below first"},
     /* breaker */
     {GOOD "    breaker: {cooldown: 60s..30s}\n",
      "7:25: accounts.a.breaker.cooldown: ", "ends before it begins"},

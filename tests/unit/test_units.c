@@ -289,20 +289,21 @@ static void checks_limits(void **unused)
         struct spw_conf_limit limit;
         const char *fault; /* NULL = good */
     } CASES[] = {
-        {{{100, NS_PER_S}, 250, 40}, NULL},
-        {{{0, NS_PER_S}, 0, 1}, NULL},
-        {{{0, NS_PER_S}, 5, 40}, NULL},
-        {{{10000000, NS_PER_S}, 4000000000ull, 100000}, NULL},
-        {{{1, 86400 * NS_PER_S}, 1, 1}, NULL},
-        {{{100, NS_PER_S}, 250, 0}, "pods: is missing"},
-        {{{100, NS_PER_S}, 250, 100001}, "pods: 100001"},
-        {{{100, NS_PER_S}, 39, 40}, "burst: 39 is less"},
-        {{{100, NS_PER_S}, 4000000001ull, 40}, "burst: 4000000001 is too large"},
-        {{{100, 0}, 250, 40}, "rate: has a period"},
-        {{{10000001, NS_PER_S}, 250, 40}, "rate: is too fast"},
-        {{{UINT64_MAX, UINT64_MAX}, 250, 40}, "rate: has a period"},
-        {{{39, 86400 * NS_PER_S}, 40, 40}, "rate: divided by 40 pods"},
-        {{{40, 86400 * NS_PER_S}, 40, 40}, NULL},
+        {{.rate = {100, NS_PER_S}, .burst_count = 250, .pods_count = 40}, NULL},
+        {{.rate = {0, NS_PER_S}, .burst_count = 0, .pods_count = 1}, NULL},
+        {{.rate = {0, NS_PER_S}, .burst_count = 5, .pods_count = 40}, NULL},
+        {{.rate = {10000000, NS_PER_S}, .burst_count = 4000000000ull, .pods_count = 100000}, NULL},
+        {{.rate = {1, 86400 * NS_PER_S}, .burst_count = 1, .pods_count = 1}, NULL},
+        {{.rate = {100, NS_PER_S}, .burst_count = 250, .pods_count = 0}, "pods: is missing"},
+        {{.rate = {100, NS_PER_S}, .burst_count = 250, .pods_count = 100001}, "pods: 100001"},
+        {{.rate = {100, NS_PER_S}, .burst_count = 39, .pods_count = 40}, "burst: 39 is less"},
+        {{.rate = {100, NS_PER_S}, .burst_count = 4000000001ull, .pods_count = 40},
+         "burst: 4000000001 is too large"},
+        {{.rate = {100, 0}, .burst_count = 250, .pods_count = 40}, "rate: has a period"},
+        {{.rate = {10000001, NS_PER_S}, .burst_count = 250, .pods_count = 40}, "rate: is too fast"},
+        {{.rate = {UINT64_MAX, UINT64_MAX}, .burst_count = 250, .pods_count = 40}, "rate: has a period"},
+        {{.rate = {39, 86400 * NS_PER_S}, .burst_count = 40, .pods_count = 40}, "rate: divided by 40 pods"},
+        {{.rate = {40, 86400 * NS_PER_S}, .burst_count = 40, .pods_count = 40}, NULL},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct spw_error err = {0};
