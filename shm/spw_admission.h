@@ -68,7 +68,7 @@ struct spw_ticket {
     bool refresh;
     bool probe;
     uint8_t charged;      /* bit i: the account's i-th limiter was charged (a killed one is not) */
-    uint32_t flags;       /* SPW_ACQUIRE_* it was taken with */
+    uint32_t flags;       /* of a reservation: SPW_ACQUIRE_* it was taken with */
     uint64_t start_at_ns; /* of a reservation; 0 = now */
     struct spw_charge charge[SPW_LIMITERS_PER_ACCOUNT]; /* of the charged ones */
 };
@@ -358,8 +358,10 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns
         spw__ticket_undo(v, ticket);
         return false;
     }
-    if (wait_ns)
+    if (wait_ns) {
         a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns;
+        ticket->flags = v->flags;
+    }
     return true;
 }
 
@@ -393,7 +395,6 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
     ticket->account_index = account_index;
     ticket->taken_ns = now_ns;
     ticket->tokens = tokens;
-    ticket->flags = flags;
     if (!spw__account_open(map, account_index, account_generation, &v)) {
         a.verdict = SPW_BAD_HANDLE;
         return a;

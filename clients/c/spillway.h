@@ -1144,7 +1144,7 @@ static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns
   if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
     spw__ticket_undo(v, ticket); return false;
   }
-  if (wait_ns) a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns;
+  if (wait_ns) { a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns; ticket->flags = v->flags; }
   return true;
 }
 static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns) {
@@ -1155,7 +1155,7 @@ static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, ui
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index, uint32_t account_generation, uint32_t flags, uint64_t tokens,
     uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
   struct spw_admission a; struct spw__account_view v; uint64_t wait_ns; memset(&a, 0, sizeof a); memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
-  ticket->generation = map->generation; ticket->account_index = account_index; ticket->taken_ns = now_ns; ticket->tokens = tokens; ticket->flags = flags;
+  ticket->generation = map->generation; ticket->account_index = account_index; ticket->taken_ns = now_ns; ticket->tokens = tokens;
   if (!spw__account_open(map, account_index, account_generation, &v)) { a.verdict = SPW_BAD_HANDLE; return a; }
   spw__view_ask(&v, flags, tokens, max_wait_ns, now_ns); bool peek = (flags & SPW_ACQUIRE_PEEK) != 0; bool ok = spw__admit_look(&v, &a, ticket, &wait_ns);
   if (ok && peek && wait_ns) a.start_at_ns = now_ns + wait_ns;

@@ -355,7 +355,7 @@ static enum spw_status find(struct spw_state *state, const char *account, const 
 enum spw_status spw_state_limiter_get(struct spw_state *state, const char *account, const char *limiter,
                                       uint64_t now_ns, struct spw_limit_view *out, struct spw_error *err)
 {
-    uint32_t index, place;
+    uint32_t index, place = 0;
     enum spw_status status = find(state, account, limiter, &index, &place, err);
     return status == SPW_STATUS_OK ? view_limiter(state, index, place, now_ns, out) : status;
 }
@@ -380,7 +380,7 @@ enum spw_status spw_state_limiter_set(struct spw_state *state, const char *accou
                                       bool dry_run, uint64_t now_ns, struct spw_limit_view *out,
                                       struct spw_error *err)
 {
-    uint32_t index, place;
+    uint32_t index, place = 0;
     struct spw_conf_limit fresh = *limit;
     spw_conf_limit_complete(&fresh);
     enum spw_status status = find(state, account, limiter, &index, &place, err);
@@ -436,7 +436,7 @@ static void turn(uint64_t *switches, const struct spw_switch_change *change)
 enum spw_status spw_state_switches_set(struct spw_state *state, const char *account, const char *limiter,
                                        const struct spw_switch_change *change, struct spw_error *err)
 {
-    uint32_t index, place;
+    uint32_t index, place = 0;
     if (!account) {
         turn(&spw_map_pub(&state->map)->switches, change);
         return SPW_STATUS_OK;

@@ -119,6 +119,24 @@ void spw_log(enum spw_log_level level, const char *event, const char *format, ..
     (void)format;
 }
 
+void spw_conf_limit_complete(struct spw_conf_limit *limit)
+{
+    (void)limit;
+}
+
+void spw_observed_note(struct spw_state *state, uint32_t index, const struct spw_evidence *evidence)
+{
+    (void)state;
+    (void)index;
+    (void)evidence;
+}
+
+void spw_observed_forget(struct spw_state *state, uint32_t index)
+{
+    (void)state;
+    (void)index;
+}
+
 enum spw_status spw_conf_limit_check(const struct spw_conf_limit *limit, struct spw_error *err)
 {
     (void)limit;

@@ -100,16 +100,19 @@ MUTANTS = {
     "slots-freed-before-swept": ("segment", "sidecar/state/sweep.c",
         "    spw_permit_sweep(map, index, generation);\n    if (!spw_cell_sweep(map, index, generation))",
         "    if (!spw_cell_sweep(map, index, generation))"),
-    "replace-copies-and-leaves": ("segment", "sidecar/state/publish.c",
+    "replace-copies-and-leaves": ("segment", "sidecar/state/limiters.c",
         "uint64_t word = spw_exchange(&from_words->level, SPW_MOVED);", "uint64_t word = spw_load_acq(&from_words->level);"),
     "replace-breaker-forgotten": ("segment", "sidecar/state/publish.c",
         "b.time_ms = shift_ms(old, &state->map, b.time_ms);", "b.state = SPW_BREAKER_CLOSED;"),
-    "replace-moved-is-full": ("segment", "sidecar/state/publish.c",
-        "if (word == SPW_MOVED ||", "if (word == SPW_MOVED) { spw_store_rel(&to_words->level, spw_bucket_word(slot, 0)); return; }\n    if ("),
+    "replace-moved-is-full": ("segment", "sidecar/state/limiters.c",
+        "if (!now || word == SPW_MOVED ||",
+        "if (now && word == SPW_MOVED) { spw_store_rel(&to_words->level, spw_bucket_word(slot, 0)); continue; }\n"
+        "        if (!now ||"),
 }
 
 # What a model's program is made of besides its own file and the search.
-MORE = {"segment": ["sidecar/state/sweep.c", "sidecar/state/publish.c", "sidecar/state/plan.c"]}
+MORE = {"segment": ["sidecar/state/sweep.c", "sidecar/state/publish.c", "sidecar/state/limiters.c",
+                    "sidecar/state/plan.c"]}
 
 
 def run(name, compiler, scratch):

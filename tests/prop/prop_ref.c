@@ -104,7 +104,7 @@ static bool same(const struct outcome *x, const struct outcome *y)
                   a->may_call == b->may_call;
     bool ticket = memcmp(&x->ticket, &y->ticket, SPW__TICKET_HEAD_BYTES) == 0 &&
                   (!x->ticket.charged || (c->version == d->version && c->level == d->level &&
-                                          c->returned == d->returned && c->at_ns == d->at_ns));
+                                          c->returned == d->returned && c->taken_ns == d->taken_ns));
     return answer && ticket && memcmp(&x->words, &y->words, sizeof x->words) == 0 &&
            memcmp(&x->limiter_words, &y->limiter_words, sizeof x->limiter_words) == 0 &&
            memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
