@@ -22,8 +22,8 @@ struct spw_answer_reader {
 /* Sets *out up; false: the quote has too many lines (told in *out). */
 bool spw_answer_reader_init(struct spw_answer_reader *r, const struct spw_quote_request *quote,
                             struct spw_answer *out);
-/* One line into its place (index line_count = shipping). taxable_minor below 0 (above for a credit line) = not told: the
- * amount when taxed, else 0. false: BROKEN, told. */
+/* One line into its place (index line_count = shipping). Where the taxable amount is not told it is the line's own when
+ * there is a tax or a rate, else 0. false: BROKEN, told. */
 bool spw_answer_reader_line(struct spw_answer_reader *r, size_t index, bool taxable_known,
                             int64_t taxable_minor, int64_t tax_minor, int64_t rate_ppb);
 /* Every line there? Do they add up to the total, but for half a minor unit a line of rounding noise, which goes to the
