@@ -19,6 +19,7 @@ struct spw_replay_call {
     uint64_t expires_ns;  /* when its permit runs out */
     uint32_t account;     /* place in the replay */
     bool retry;
+    uint32_t tries; /* that failed before this one */
     char id[SPW_REPLAY_ID_BYTES];
     TAILQ_ENTRY(spw_replay_call) of_account, of_all;
     struct spw_replay_call *next_in_bucket;

@@ -99,13 +99,18 @@ static enum spw_status merge_breaker(json_t *settings, struct spw_conf_breaker *
     return status;
 }
 
+static bool names_limit(const struct spw_replay_change *change)
+{
+    return change->has_rate || change->has_burst || change->has_pods || change->has_kind;
+}
+
 static enum spw_status set_limit(struct spw_state *state, const char *account,
                                  const struct spw_replay_change *change, bool dry_run, uint64_t now_ns,
                                  struct spw_error *err)
 {
     struct spw_limit_view view;
-    enum spw_status status = spw_state_limit_get(state, account, now_ns, &view, err);
-    if (status || (!change->has_rate && !change->has_burst && !change->has_pods))
+    enum spw_status status = spw_state_limiter_get(state, account, change->limiter, now_ns, &view, err);
+    if (status || !names_limit(change))
         return status;
     struct spw_conf_limit limit = view.limit;
     if (change->has_rate)
@@ -114,7 +119,24 @@ static enum spw_status set_limit(struct spw_state *state, const char *account,
         limit.burst_count = change->burst_count;
     if (change->has_pods)
         limit.pods_count = change->pods_count;
-    return spw_state_limit_set(state, account, &limit, 0, dry_run, now_ns, &view, err);
+    if (change->has_kind)
+        limit.kind = change->kind;
+    spw_conf_limit_complete(&limit);
+    return spw_state_limiter_set(state, account, change->limiter, &limit, 0, dry_run, now_ns, &view, err);
+}
+
+static enum spw_status set_switches(struct spw_state *state, const char *account,
+                                    const struct spw_replay_change *change, struct spw_error *err)
+{
+    struct spw_switch_change switches = {.kill = change->kill, .observe = change->observe};
+    /* A limit is named: its own switches. Else the whole account's, or everybody's. */
+    return spw_state_switches_set(state, account, account ? change->limiter : NULL, &switches, err);
+}
+
+enum spw_status spw_replay_change_all(struct spw_state *state, const struct spw_replay_change *change,
+                                      struct spw_error *err)
+{
+    return set_switches(state, NULL, change, err);
 }
 
 static enum spw_status set_breaker(struct spw_state *state, const char *account,
@@ -140,10 +162,18 @@ enum spw_status spw_replay_change(struct spw_state *state, const char *account,
                                   const struct spw_replay_change *change, uint64_t now_ns, uint64_t *version,
                                   struct spw_error *err)
 {
+    bool switches = change->kill >= 0 || change->observe >= 0;
+    if (!names_limit(change) && !switches && !change->breaker && change->forced < 0 && !change->reset)
+        return spw_error_set(
+            err, SPW_STATUS_INVALID,
+            "set: nothing to change: name rate, burst, pods, kind, breaker, forced, reset, kill "
+            "or observe");
     enum spw_status status = set_limit(state, account, change, true, now_ns, err);
     if (!status)
         status = set_breaker(state, account, change, true, now_ns, version, err);
     if (!status)
         status = set_limit(state, account, change, false, now_ns, err);
+    if (!status && switches)
+        status = set_switches(state, account, change, err);
     return status ? status : set_breaker(state, account, change, false, now_ns, version, err);
 }

@@ -12,5 +12,8 @@
 enum spw_status spw_replay_change(struct spw_state *state, const char *account,
                                   const struct spw_replay_change *change, uint64_t now_ns, uint64_t *version,
                                   struct spw_error *err) SPW_WARN_UNUSED;
+/* The switches of all accounts of a segment: the others of a change are not looked at. */
+enum spw_status spw_replay_change_all(struct spw_state *state, const struct spw_replay_change *change,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
 
 #endif

@@ -11,13 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shm/spw_backoff.h"
 #include "shm/spw_ref.h"
 #include "sidecar/provider/signals.h"
 #include "sidecar/replay/calls.h"
 #include "sidecar/replay/change.h"
 
-/* The segment's clock is the virtual one and a second: its words take 0 for "never". */
-#define SHIFT_NS SPW_STATE_PRIVATE_EPOCH_NS
 /* A bucket's units last for ten years; see shm/spw_gcra.h. */
 #define LIFE_NS    (UINT64_C(3750) * 86400 * UINT64_C(1000000000))
 #define NS_PER_MS  UINT64_C(1000000)
@@ -47,14 +46,17 @@ struct spw_replay {
     uint32_t names_mask;
     struct spw_replay_calls calls;
     bool begun;
+    uint64_t
+        shift_ns; /* the segments' clock less the virtual one: theirs is UTC as the epoch has it, and a second */
     uint64_t first_at_ns, at_ns;
     int64_t wall_of_0_ms; /* wall clock when the virtual one is 0 */
+    uint64_t random;      /* state of the jitter: the same in every replay */
     char id[SPW_REPLAY_ID_BYTES];
 };
 
 static uint64_t now_of(const struct spw_replay *r)
 {
-    return r->at_ns + SHIFT_NS;
+    return r->at_ns + r->shift_ns;
 }
 
 /* ---- life ---- */
@@ -142,7 +144,7 @@ static enum spw_status begin(struct spw_replay *r, uint64_t at_ns, struct spw_er
 {
     for (uint32_t g = 0; g < r->groups_count; g++) {
         enum spw_status status =
-            spw_state_open_private(&r->groups[g].conf, at_ns + SHIFT_NS, &r->groups[g].state, err);
+            spw_state_open_private(&r->groups[g].conf, at_ns + r->shift_ns, &r->groups[g].state, err);
         if (status)
             return status;
     }
@@ -166,6 +168,8 @@ enum spw_status spw_replay_new(const struct spw_conf *conf, int64_t epoch_ms, st
     if (r) {
         r->conf = conf;
         r->wall_of_0_ms = epoch_ms;
+        r->shift_ns = SPW_STATE_PRIVATE_EPOCH_NS + (uint64_t)epoch_ms * NS_PER_MS;
+        r->random = 1;
     }
     if (!r || !make_accounts(r) || !make_groups(r) || !make_names(r)) {
         spw_replay_destroy(r);
@@ -254,7 +258,7 @@ static enum spw_status move_clock(struct spw_replay *r, const struct spw_replay_
     uint64_t at_ns = e->has_at ? e->at_ns : r->at_ns;
     if (e->op == SPW_REPLAY_ADVANCE && e->has_by)
         at_ns += e->by_ns;
-    if (at_ns > SPW_REPLAY_AT_MAX_NS)
+    if (at_ns > SPW_REPLAY_AT_MAX_NS || at_ns + r->shift_ns > 2 * SPW_REPLAY_AT_MAX_NS)
         return spw_error_set(err, SPW_STATUS_INVALID, "at: is beyond the year 2255: write seconds");
     if (r->begun && at_ns > r->first_at_ns + LIFE_NS)
         return spw_error_set(
@@ -317,7 +321,7 @@ static void see_account(const struct spw_replay *r, const struct account *a, con
         out->breaker = state_names[SPW_BREAKER_CLOSED];
     out->gate_shut = gate != 0 && until_ms > now_ms && until_ms <= now_ms + SPW_GATE_MAX_MS;
     if (out->gate_shut)
-        out->gate_until_ns = spw_map_ns_of_ms(map, until_ms) - SHIFT_NS;
+        out->gate_until_ns = spw_map_ns_of_ms(map, until_ms) - r->shift_ns;
     out->open_count = r->calls.accounts[out->account_index].count;
     see_tokens(map, ref, now_ns, out);
 }
@@ -335,12 +339,13 @@ static void put_admission(const struct spw_replay *r, const struct spw_admission
                           struct spw_replay_result *out)
 {
     out->allowed = a->may_call;
+    out->has_wait = true;
     out->verdict = a->may_call ? "allow" : "deny";
     out->cause = a->may_call ? SPW_CAUSE_NONE : a->cause;
     out->type = a->may_call ? SPW_FALLBACK_NONE : spw_refusal_type(a->cause);
     out->observed = a->observed;
     out->has_start = a->may_call && a->start_at_ns != 0;
-    out->start_at_ns = out->has_start ? a->start_at_ns - SHIFT_NS : 0;
+    out->start_at_ns = out->has_start ? a->start_at_ns - r->shift_ns : 0;
     out->wait_ns = !a->may_call ? a->wait_ns : out->has_start ? a->start_at_ns - now_of(r) : 0;
     if (!a->may_call && a->verdict == SPW_NEVER)
         out->wait_ns = SPW_FOREVER_NS;
@@ -381,6 +386,7 @@ static enum spw_status acquire(struct spw_replay *r, struct account *a, struct s
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory: raise the memory limit");
     call->ticket = ticket;
     call->retry = e->retry;
+    call->tries = e->retry ? e->tries : 0;
     call->start_at_ns = admission.start_at_ns;
     call->expires_ns = now_of(r) + (a->conf->deadline_ms + UINT64_C(1000)) * NS_PER_MS;
     out->probe = ticket.probe;
@@ -475,6 +481,26 @@ static enum spw_answer_kind kind_of(const struct account *a, const struct spw_re
     return answer.kind;
 }
 
+static uint64_t next_random(struct spw_replay *r)
+{
+    r->random ^= r->random >> 12;
+    r->random ^= r->random << 25;
+    r->random ^= r->random >> 27;
+    return r->random * UINT64_C(2685821657736338717);
+}
+
+/* How long to wait before this call is tried again: the account's pause, and not before the provider's own wait. */
+static uint64_t retry_wait_ns(struct spw_replay *r, const struct account *a, uint32_t tries,
+                              const struct spw_call_end *end)
+{
+    const struct spw_conf_retry *retry = &a->conf->retry;
+    uint64_t pause_ns = spw_backoff_ns(retry->jitter, retry->base_ms * NS_PER_MS, retry->most_ms * NS_PER_MS,
+                                       tries, next_random(r));
+    bool told = end->gate_source == SPW_GATE_RETRY_AFTER || end->gate_source == SPW_GATE_RESET;
+    uint64_t gate_ns = told && end->gate_shut ? end->gate_until_ns - now_of(r) : 0;
+    return pause_ns > gate_ns ? pause_ns : gate_ns;
+}
+
 static void outcome(struct spw_replay *r, struct account *a, const struct spw_replay_event *e,
                     struct spw_replay_result *out)
 {
@@ -507,9 +533,21 @@ static void outcome(struct spw_replay *r, struct account *a, const struct spw_re
         spw_state_evidence_set(a->group->state, ticket.account_index, &signals.evidence);
     (void)spw_settle(map, &ticket, now_ns, &signals.end);
     put_outcome(e, call && call->retry, kind, timeout, out);
+    out->has_wait = kind == SPW_ANSWER_THROTTLED || kind == SPW_ANSWER_BUSY;
+    if (out->has_wait)
+        out->wait_ns = retry_wait_ns(r, a, call ? call->tries : 0, &signals.end);
     out->latency_ns = e->latency_ns ? e->latency_ns : call ? now_ns - ticket.taken_ns : 0;
     if (call)
         spw_replay_calls_remove(&r->calls, call);
+}
+
+static enum spw_status change_all(struct spw_replay *r, const struct spw_replay_change *change,
+                                  struct spw_error *err)
+{
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t g = 0; g < r->groups_count && !status; g++)
+        status = spw_replay_change_all(r->groups[g].state, change, err);
+    return status;
 }
 
 /* What can be wrong with an event is found before the clock moves. */
@@ -519,6 +557,8 @@ static enum spw_status check(struct spw_replay *r, const struct spw_replay_event
     enum spw_status status = find_account(r, e->account, a, err);
     if (status)
         return status;
+    if (!*a && e->op == SPW_REPLAY_SET && e->change.everywhere)
+        *a = &r->accounts[0]; /* any: it is for all */
     if (!*a)
         return e->op == SPW_REPLAY_ADVANCE
                    ? SPW_STATUS_OK
@@ -570,7 +610,9 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
         break;
     case SPW_REPLAY_SET:
         out->verdict = "set";
-        status = spw_replay_change(a->group->state, a->conf->name, &e->change, now_of(r), &out->version, err);
+        status = e->change.everywhere ? change_all(r, &e->change, err)
+                                      : spw_replay_change(a->group->state, a->conf->name, &e->change,
+                                                          now_of(r), &out->version, err);
         break;
     default:
         break;

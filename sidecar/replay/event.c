@@ -245,9 +245,17 @@ static bool read_max_wait(struct read *r, json_t *value)
     return take_span(r, value, &r->out->max_wait_ns);
 }
 
+/* true, or the how manieth further try it is. */
 static bool read_retry(struct read *r, json_t *value)
 {
-    return take_bool(r, value, &r->out->retry);
+    uint64_t tries = 1;
+    if (json_is_integer(value) ? !take_whole(r, value, 0, 1000, &tries)
+                               : !take_bool(r, value, &r->out->retry))
+        return false;
+    if (json_is_integer(value))
+        r->out->retry = tries > 0;
+    r->out->tries = (uint32_t)tries;
+    return true;
 }
 
 static bool read_endpoint(struct read *r, json_t *value)
@@ -433,19 +441,34 @@ static bool read_pods(struct read *r, json_t *value)
     return true;
 }
 
-/* {"rate": ..., "burst": ..., "pods": ...} as in the configuration. */
+static bool read_kind(struct read *r, json_t *value)
+{
+    static const char *const names[] = {"bucket", "leaky",
+                                        "window"}; /* in the order of enum spw_limiter_kind */
+    const char *text = json_string_value(value);
+    for (unsigned i = 0; text && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            r->out->change.kind = (enum spw_limiter_kind)i;
+            r->out->change.has_kind = true;
+            return true;
+        }
+    }
+    return fault(r, "%.40s is not known: bucket, leaky or window", text ? text : "it");
+}
+
+/* {"rate": ..., "burst": ..., "pods": ..., "kind": ...} as in the configuration. */
 static bool read_limit(struct read *r, json_t *value)
 {
     static const struct {
         const char *name;
         bool (*read)(struct read *r, json_t *value);
-    } parts[] = {{"rate", read_rate}, {"burst", read_burst}, {"pods", read_pods}};
+    } parts[] = {{"rate", read_rate}, {"burst", read_burst}, {"pods", read_pods}, {"kind", read_kind}};
     const char *name;
     json_t *part;
     if (json_is_string(value))
         return read_rate(r, value);
     if (!json_is_object(value))
-        return fault(r, "write a rate, or an object of rate, burst and pods");
+        return fault(r, "write a rate, or an object of rate, burst, pods and kind");
     json_object_foreach(value, name, part)
     {
         bool known = false, ok = true;
@@ -455,7 +478,7 @@ static bool read_limit(struct read *r, json_t *value)
                 ok = parts[i].read(r, part);
         }
         if (!known)
-            return fault(r, "%.40s is not known: rate, burst and pods are", name);
+            return fault(r, "%.40s is not known: rate, burst, pods and kind are", name);
         if (!ok)
             return false;
     }
@@ -542,6 +565,7 @@ static const struct {
               {"rate", read_rate},
               {"burst", read_burst},
               {"pods", read_pods},
+              {"kind", read_kind},
               {"limit", read_limit},
               {"limiter", read_limiter},
               {"breaker", read_breaker},

@@ -32,10 +32,11 @@ const char *spw_replay_op_name(enum spw_replay_op op);
 
 /* What a `set` changes; what is not named stays as it is. */
 struct spw_replay_change {
-    bool has_rate, has_burst, has_pods;
+    bool has_rate, has_burst, has_pods, has_kind;
     struct spw_rate rate;
     uint64_t burst_count;
     uint32_t pods_count;
+    enum spw_limiter_kind kind;
     json_t *breaker;     /* borrowed: settings of the breaker; NULL = none */
     const char *limiter; /* one of the account's list; NULL = the account-wide one */
     int forced;          /* enum spw_forced; -1 = leave */
@@ -58,6 +59,7 @@ struct spw_replay_event {
     uint64_t cost;
     uint64_t max_wait_ns;
     bool retry;
+    uint32_t tries; /* retry: that failed before this one, 1 or more */
     enum spw_endpoint endpoint;
     /* outcome */
     bool has_status, timeout;

@@ -108,6 +108,23 @@ def test_bad_input_is_not_failure(tmp_path):
     assert [a["breaker"] for a in answers[420:][1::2]] == ["closed"] * 19 + ["open"]
 
 
+@pytest.mark.parametrize("kind,wide,narrow", [
+    ("bucket", "rate: 100/min, burst: 100", "rate: 5/min, burst: 5"),
+    ("window", "rate: 100/min, kind: window", "rate: 5/min, kind: window"),
+    ("leaky", "rate: 100/min, burst: 100", "rate: 5/min, kind: leaky")])
+def test_refused_call_drains_no_wider_limit(tmp_path, kind, wide, narrow):
+    """Store 99 asks eight times and gets five; the others get all that is left of the account's hundred."""
+    stores = ["store-99", "store-1", "store-2"]
+    replay = Replay(tmp_path, f"{{{wide}, pods: 1}}",
+                    limiters=f"[{{name: narrow, {narrow}, integrations: [store-99]}}]",
+                    integrations=f"{{{', '.join(s + ': checkout' for s in stores)}}}")
+    answers = replay([acquire(0, integration="store-99") for _ in range(8)] +
+                     [acquire(0, integration=stores[1 + i % 2]) for i in range(100)])
+    passed = 1 if kind == "leaky" else 5
+    assert [a["verdict"] for a in answers[:8]] == ["allow"] * passed + ["deny"] * (8 - passed)
+    assert [a["verdict"] for a in answers[8:]] == ["allow"] * (100 - passed) + ["deny"] * passed
+
+
 @pytest.mark.parametrize("permits", [1, 8, 256])
 def test_permits_come_back(tmp_path, permits):
     """Those who waited in vain take nothing with them: after every round all permits are there again."""
