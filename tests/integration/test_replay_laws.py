@@ -211,6 +211,39 @@ def test_changes_against_the_model(tmp_path):
                 model.check(event, answer)
 
 
+def test_all_or_nothing(tmp_path):
+    """Two limiters and the account's own: a call passes when each that applies to it has the tokens, a refused one
+    charges none, and the hint is the longest of all."""
+    rng = random.Random(SEED)
+    print("SPW_SEED", SEED)
+    for _ in range(6 * ROUNDS):
+        rates = [rng.choice(["3/s", "7/min", "13/7s", "170/s"]) for _ in range(3)]
+        bursts = [rng.choice([1, 3, 20]) for _ in range(3)]
+        models = [Model(rate, burst) for rate, burst in zip(rates, bursts)]
+        replay = Replay(
+            tmp_path, f"{{rate: {rates[0]}, burst: {bursts[0]}, pods: 1}}",
+            limiters=f"[{{name: all, rate: {rates[1]}, burst: {bursts[1]}}}, "
+                     f"{{name: web, rate: {rates[2]}, burst: {bursts[2]}, integrations: [web]}}]",
+            integrations="{web: checkout, app: checkout}")
+        events, at = [], 0
+        for _ in range(800):
+            at += rng.choice([0, 1, rng.randrange(NS // 10), rng.randrange(3 * NS)])
+            events.append({**acquire(seconds(at), cost=rng.randint(1, min(bursts)),
+                                     integration=rng.choice(["web", "app"])), "ns": at})
+        for event, answer in zip(events, replay(told(events))):
+            mine = models if event["integration"] == "web" else models[:2]
+            for model in models:
+                model.to(event["ns"])
+            waits = [m.wait(event["cost"]) for m in mine]
+            if answer["verdict"] == "allow":
+                assert max(waits) == 0, (event, answer, waits)
+                for m in mine:
+                    m.tokens -= event["cost"]
+            else:
+                most = max(w + m.slack / m.rate + 1 for w, m in zip(waits, mine))
+                assert max(waits) <= answer["wait_ns"] <= most, (event, answer, waits)
+
+
 def test_time_may_go_back(tmp_path):
     """An instant that was passed already earns nothing a second time, wherever the clock has been in between."""
     rng = random.Random(SEED)
