@@ -2,8 +2,8 @@
  *
  * Owns: nothing; documents are the books'. Called by: server.c through the table of shapes. Thread: any, one at a time.
  *
- * A SalesOrder is calculated and forgotten; anything else is recorded under its code. A code that is taken is refused by
- * create and adjusted by createoradjust, as AvaTax does. Each part of a rate is rounded on its own, line by line.
+ * A SalesOrder is calculated and forgotten; anything else is recorded under its code. A code that is taken is refused
+ * by create and adjusted by createoradjust, as AvaTax does. Each part of a rate is rounded on its own, line by line.
  */
 #include "sidecar/mock/shape.h"
 

@@ -67,7 +67,7 @@ void spw_mock_keep(struct spw_mock_books *books, json_t *document, const char *k
 /* {"taxjar/orders/1":{"writes":1,"document":{...}},...} of all providers. */
 json_t *spw_mock_books_json(const struct spw_mock_books *books);
 
-/* path behind prefix, up to its end or next '/': an id. false: not that path, or no id. tail: what follows, from '/'. */
+/* path behind prefix, up to its end or next '/': an id. false: not that path, or no id. tail: what follows it. */
 bool spw_mock_path_id(const char *path, const char *prefix, char *id, size_t room, const char **tail);
 
 #endif

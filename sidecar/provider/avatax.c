@@ -3,8 +3,8 @@
  * Owns: the profile's data and the requests' form. Called by: http/, reconcile/ through the profile. Thread: any; pure,
  * but for the day of today where a quote has no date.
  *
- * A quote is a SalesOrder, which AvaTax calculates and does not record. Lines are numbered from 1, shipping is the last,
- * so that answers are matched by number whatever ids the caller uses. AvaTax knows no idempotency key: what is recorded
+ * A quote is a SalesOrder, which AvaTax calculates and does not record. Lines are numbered from 1, shipping is last, so
+ * that answers are matched by number whatever ids the caller uses. AvaTax knows no idempotency key: what is recorded
  * is repeated safely by its own document code through createoradjust.
  */
 #include "sidecar/provider/avatax.h"

@@ -22,8 +22,8 @@ struct spw_signals {
     struct spw_evidence evidence;
 };
 
-/* Read the rate headers of an answer with this outcome. account: its header buffer and reset unit count; wall_ms: unix milliseconds
- * and now_ns: CLOCK_BOOTTIME, both at receipt. */
+/* Read the rate headers of an answer with this outcome. account: its header buffer and reset unit count; wall_ms: unix
+ * milliseconds and now_ns: CLOCK_BOOTTIME, both at receipt. */
 void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *headers, size_t headers_bytes,
                       const struct spw_conf_account *account, int64_t wall_ms, uint64_t now_ns,
                       struct spw_signals *out);

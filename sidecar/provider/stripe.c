@@ -3,8 +3,8 @@
  * Owns: the profile's data and the requests' form. Called by: http/, reconcile/ through the profile. Thread: any; pure.
  *
  * Requests are forms, amounts whole minor units. References of lines are their numbers from 0, so that answers are
- * matched whatever ids the caller uses. Stripe remembers an Idempotency-Key for a day with status and body, so a repeated
- * call must have the same body, byte for byte. A transaction can be made only from a live calculation: what goes into
+ * matched whatever ids the caller uses. Stripe remembers an Idempotency-Key for a day with status and body, so a
+ * repeated call must have the same body, byte for byte. A transaction can be made only from a live calculation: what goes into
  * the books is Stripe's own tax of that calculation, and what was collected stands beside it as metadata. Stripe cannot
  * be asked for a transaction by its reference, so reading back is the same request again: within a day the stored
  * answer comes back, and after it the reference is refused as taken.
