@@ -142,7 +142,7 @@ def rate_of(sidecar, zip_code):
     return found["rates"]["combined"]["text"] if found["match"] != "none" else None
 
 
-def test_a_watched_directory(place, backend, watched):
+def test_a_watched_directory(place, watched):
     """New files, changed ones, ones that are refused, and the way a mounted configuration map is swapped."""
     table(watched / f"vendor-{TODAY}.csv", ("WA", "98110", "0.1"))
     (watched / "README.txt").write_text("no table")
