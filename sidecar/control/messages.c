@@ -1,6 +1,7 @@
 /* messages.c: from plain structs to the messages of control.proto. See messages.h. */
 #include "sidecar/control/messages.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static Spillway__V1__Rate *message_rate(struct spw_arena *arena, const struct spw_rate *rate)
@@ -30,6 +31,20 @@ Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw
     SPW_SET(message, healed, view->healed_count);
     SPW_SET(message, killed, (view->switches & SPW_SWITCH_KILL) != 0);
     SPW_SET(message, observed_only, (view->switches & SPW_SWITCH_OBSERVE) != 0);
+    static const char *const kinds[] = {"bucket", "leaky", "window"};
+    static const char *const endpoints[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other"};
+    char names[48] = "";
+    for (uint32_t i = 0; i < SPW_ENDPOINTS_COUNT; i++)
+        if (view->endpoints >> i & 1)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", names[0] ? "," : "",
+                     endpoints[i]);
+    message->limiter = spw_arena_copy(arena, view->limiter, sizeof view->limiter);
+    message->kind = (char *)kinds[view->limit.kind % 3]; /* protobuf-c has no const, and only reads */
+    message->endpoints = spw_arena_copy(arena, names, sizeof names);
+    if (view->integrations[0])
+        message->integrations = spw_arena_copy(arena, view->integrations, sizeof view->integrations);
+    SPW_SET(message, provider_limit_differs, view->observed_limit_differs);
+    SPW_SET(message, provider_limit_adopted, view->observed_limit_adopted);
     if (view->observed_limit_known)
         SPW_SET(message, provider_limit, view->observed_limit_count);
     if (view->observed_remaining_known)

@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
@@ -12,7 +13,8 @@
 
 static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
 {
-    spw_table_add(table, "%s", limit->account);
+    bool wide = !limit->limiter || strcmp(limit->limiter, "account") == 0;
+    spw_table_add(table, "%s%s%s", limit->account, wide ? "" : "/", wide ? "" : limit->limiter);
     spw_table_add(table, "%s", limit->rate ? limit->rate->text : "-");
     spw_table_add(table, "%" PRIu64, limit->burst);
     spw_table_add(table, "%u", limit->pods);
@@ -20,7 +22,10 @@ static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
     spw_table_add(table, "%" PRIu64, limit->pod_burst);
     spw_table_add(table, "%" PRIu64 ".%03" PRIu64, limit->tokens_milli / 1000, limit->tokens_milli % 1000);
     if (limit->has_provider_limit)
-        spw_table_add(table, "%" PRIu64, limit->provider_limit);
+        spw_table_add(table, "%" PRIu64 "%s", limit->provider_limit,
+                      limit->provider_limit_adopted   ? " (obeyed)"
+                      : limit->provider_limit_differs ? " (differs)"
+                                                      : "");
     else
         spw_table_add(table, "-");
     if (limit->has_provider_remaining)
@@ -63,6 +68,7 @@ static int run_get(struct spw_ctl *ctl)
 {
     Spillway__V1__GetLimitRequest request = SPILLWAY__V1__GET_LIMIT_REQUEST__INIT;
     request.account = ctl->arguments[0];
+    request.limiter = (char *)spw_ctl_value(ctl, "--limiter");
     ProtobufCMessage *reply;
     int code = spw_client_unary(ctl, "/spillway.v1.Limits/Get", &request.base,
                                 &spillway__v1__get_limit_reply__descriptor, &reply);
@@ -93,6 +99,19 @@ static void print_set(const Spillway__V1__SetLimitReply *reply)
                                        : "the configuration file is applied again at the next start");
 }
 
+/* "on" or "off"; false: neither, which has been said. */
+static bool take_switch(struct spw_ctl *ctl, const char *option, protobuf_c_boolean *on,
+                        protobuf_c_boolean *has)
+{
+    const char *text = spw_ctl_value(ctl, option);
+    *has = text != NULL;
+    *on = text && strcmp(text, "on") == 0;
+    if (!text || *on || strcmp(text, "off") == 0)
+        return true;
+    (void)spw_ctl_usage(ctl, "%s: write on or off", option);
+    return false;
+}
+
 static int run_set(struct spw_ctl *ctl)
 {
     Spillway__V1__Rate rate = SPILLWAY__V1__RATE__INIT;
@@ -104,8 +123,13 @@ static int run_set(struct spw_ctl *ctl)
         !spw_ctl_number(ctl, "--expect-version", 1, UINT64_MAX, &version, &has_version))
         return SPW_CTL_USAGE;
     rate.text = (char *)spw_ctl_value(ctl, "--rate"); /* protobuf-c has no const, and only reads */
-    if (!rate.text && !has_burst && !has_pods)
-        return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst or --pods");
+    if (!take_switch(ctl, "--kill", &request.killed, &request.has_killed) ||
+        !take_switch(ctl, "--observe", &request.observed_only, &request.has_observed_only))
+        return SPW_CTL_USAGE;
+    if (!rate.text && !has_burst && !has_pods && !request.has_killed && !request.has_observed_only)
+        return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst, --pods, --kill or --observe");
+    request.limiter = (char *)spw_ctl_value(ctl, "--limiter");
+    request.has_everywhere = request.everywhere = spw_ctl_value(ctl, "--everywhere") != NULL;
     request.account = ctl->arguments[0];
     request.rate = rate.text ? &rate : NULL;
     request.has_burst = has_burst;
@@ -132,7 +156,7 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
     {.group = "limits",
      .name = "list",
      .arguments = "",
-     .summary = "Every account's limit and the tokens in hand.",
+     .summary = "Every account's limits and the tokens in hand.",
      .examples = "  spillwayctl limits list\n  spillwayctl limits list --json\n",
      .run = run_list},
     {.group = "limits",
@@ -141,7 +165,8 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
      .arguments_min = 1,
      .arguments_max = 1,
      .summary = "One account's limit.",
-     .examples = "  spillwayctl limits get main\n",
+     .examples = "  spillwayctl limits get main\n  spillwayctl limits get main --limiter calculations\n",
+     .options = {{"--limiter", "NAME", "one of the account's limiters instead of its own limit"}},
      .run = run_get},
     {.group = "limits",
      .name = "set",
@@ -150,12 +175,18 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
      .arguments_max = 1,
      .summary = "Change an account's limit in this pod, until its next start.",
      .examples = "  spillwayctl limits set main --rate 50/s --burst 100\n"
-                 "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n",
+                 "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n"
+                 "  spillwayctl limits set main --limiter calculations --observe on\n"
+                 "  spillwayctl limits set main --everywhere --kill on\n",
      .options = {{"--rate", "RATE",
                   "of the whole account, as 100/s, 7/min, 3/10s; 0/s = none beyond those in hand"},
                  {"--burst", "N",
                   "tokens the whole account may save up; 0 with --rate 0/s: nothing goes out"},
                  {"--pods", "N", "pods that share the account"},
+                 {"--limiter", "NAME", "one of the account's limiters instead of its own limit"},
+                 {"--kill", "on|off", "switched off, it lets everything pass and charges nothing"},
+                 {"--observe", "on|off", "it counts what it would have refused, and refuses nothing"},
+                 {"--everywhere", NULL, "--kill and --observe for all accounts"},
                  {"--expect-version", "N", "refuse if the account is at another version"},
                  {"--dry-run", NULL, "say what would be; change nothing"}},
      .run = run_set},

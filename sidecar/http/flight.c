@@ -15,7 +15,6 @@
 
 /* The wait before the one retry: a second, give or take 30 %, so that callers refused together do not come back
  * together. */
-#define RETRY_BASE_MS   1000u
 #define RETRY_JITTER_MS 300u
 #define RETRY_ROOM_MS   100u /* what must be left for the second call to have a chance */
 
@@ -189,8 +188,10 @@ static void retry_or_fall_back(struct spw_flight *flight, const struct spw_call_
         fall_back_all(flight, flight->retry_type, SPW_CAUSE_RETRY_429);
         return;
     }
-    uint64_t jitter_ms = RETRY_BASE_MS - RETRY_JITTER_MS + spw_decider_random(d) % (2 * RETRY_JITTER_MS + 1);
-    uint64_t at_ns = now_of(flight) + jitter_ms * UINT64_C(1000000);
+    const struct spw_conf_retry *retry = &flight->account->conf->retry;
+    uint64_t at_ns =
+        now_of(flight) + spw_backoff_ns(retry->jitter, retry->base_ms * UINT64_C(1000000),
+                                        retry->most_ms * UINT64_C(1000000), 0, spw_decider_random(d));
     bool told = end->gate_source == SPW_GATE_RETRY_AFTER || end->gate_source == SPW_GATE_RESET;
     if (told && end->gate_until_ns > at_ns)
         at_ns = end->gate_until_ns + spw_decider_random(d) % (RETRY_JITTER_MS * UINT64_C(1000000));

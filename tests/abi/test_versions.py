@@ -29,7 +29,7 @@ accounts:
     credentials: {{api_key_env: TAXCLOUD_TEST_KEY}}
     limit: {{rate: {rate}, burst: {burst}, pods: 1}}
     concurrency: 64
-    deadline: 300ms
+{more}    deadline: 300ms
     integrations: {{web: checkout}}
 fallback: {{on_no_rate: block}}
 segment: {{pub_dir: {dir}/pub, rw_dir: {dir}/rw, slots: 64, cells: 64, rate_records: 1024}}
@@ -72,9 +72,9 @@ def world(tmp_path):
     class World:
         directory = tmp_path
 
-        def holder(self, name, rate="0/s", burst=20):
+        def holder(self, name, rate="0/s", burst=20, more=""):
             config = tmp_path / "spillway.yaml"
-            config.write_text(CONFIG.format(dir=tmp_path, rate=rate, burst=burst))
+            config.write_text(CONFIG.format(dir=tmp_path, rate=rate, burst=burst, more=more))
             programs.append(Program(BIN / name, config))
             assert programs[-1].first.startswith("ready"), programs[-1].first
             return programs[-1]
@@ -130,6 +130,30 @@ def test_minor_versions_understand_each_other(world, client_name, holder_name):
     status = holder.ask("status").split()
     assert status[status.index("attached") + 1] == "1"
     assert status[status.index("permits") + 1] == "64"
+
+
+@pytest.mark.parametrize("client_name", CLIENTS)
+def test_a_list_of_limiters_binds_clients_of_every_version(world, client_name):
+    """A client of 1.0 knows neither scopes nor windows: it charges every limiter, and never passes a window."""
+    old = client_name.endswith("1_0")
+    world.holder("segment_holder", burst=20, more="""    limiters:
+      - {name: books, rate: 0/s, burst: 3, endpoints: [record]}
+      - {name: narrow, rate: 0/s, burst: 7}
+""")
+    assert counts(world.client(client_name).ask("acquire 50"))["allow"] == (3 if old else 7)
+
+
+@pytest.mark.parametrize("client_name", CLIENTS)
+def test_a_window_binds_clients_of_every_version(world, client_name):
+    old = client_name.endswith("1_0")
+    holder = world.holder("segment_holder", burst=20,
+                          more="    limiters: [{name: daily, rate: 12/d, kind: window}]\n")
+    client, new = world.client(client_name), world.client("abi_client")
+    assert counts(client.ask("acquire 50"))["allow"] == (0 if old else 12)
+    assert counts(new.ask("acquire 50"))["allow"] == (12 if old else 0)
+    assert counts(client.ask("acquire 50")) == {"allow": 0, "deny": 50, "unattached": 0, "other": 0}
+    status = holder.ask("status").split()
+    assert int(status[status.index("tokens") + 1]) == 8000  # what was refused cost the account nothing
 
 
 @pytest.mark.parametrize("client_name", CLIENTS)

@@ -123,6 +123,37 @@ def finish_when_done(place, *options):
     return read_lines(one)
 
 
+def test_limiters_beside_the_limit_are_shown_set_and_switched(place, backend):
+    """The list of an account: what one limiter refuses no other is charged for; each has switches."""
+    sidecar = place.sidecar("http://127.0.0.1:1", account={
+        "limit": {"rate": "0/s", "burst": 100}, "batch_reserve": "0%", "breaker": {"mode": "disabled"},
+        "limiters": [{"name": "calculations", "rate": "0/s", "burst": 5, "endpoints": ["calculate"]},
+                     {"name": "a-day", "rate": "1000/d", "kind": "window", "mode": "observe"}]})
+    def limits():
+        told = json.loads(sidecar.ctl("limits", "list", "--json").stdout)["limits"]
+        return {limit["limiter"]: limit for limit in told}
+    def take(count):
+        return sum(line["may_call"] for line in finish_when_done(place, "--count", str(count), "--pause-us", "0"))
+    assert take(8) == 5
+    told = limits()
+    assert list(told)[0] == "account" and told["calculations"]["endpoints"] == "calculate"
+    assert told["a-day"]["kind"] == "window" and told["a-day"]["observed_only"] is True
+    assert int(told["account"]["tokens_milli"]) == 95_000  # the three refused cost nothing
+    assert int(told["a-day"]["tokens_milli"]) == 995_000
+    sidecar.ctl("limits", "set", "main", "--limiter", "calculations", "--kill", "on")
+    assert limits()["calculations"]["killed"] is True
+    assert take(20) == 20
+    sidecar.ctl("limits", "set", "main", "--limiter", "calculations", "--kill", "off")
+    assert take(3) == 0
+    sidecar.ctl("limits", "set", "main", "--everywhere", "--observe", "on")
+    assert take(3) == 3
+    sidecar.ctl("limits", "set", "main", "--everywhere", "--observe", "off")
+    assert take(3) == 0
+    assert "main/calculations" in sidecar.ctl("limits", "list").stdout
+    sidecar.ctl("limits", "set", "main", "--limiter", "a-day", "--rate", "900/d")
+    assert int(limits()["a-day"]["burst"]) == 900
+
+
 @needs_grpcurl
 def test_a_stranger_to_the_schemas_finds_its_way(place, backend):
     sidecar = place.sidecar(place.mock())

@@ -94,6 +94,46 @@ enum spw_status spw_state_limit_set(struct spw_state *state, const char *account
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_state_limiter_get(struct spw_state *state, const char *account, const char *limiter,
+                                      uint64_t now_ns, struct spw_limit_view *out, struct spw_error *err)
+{
+    if (limiter && strcmp(limiter, SPW_LIMITER_ACCOUNT_NAME) != 0)
+        return spw_error_set(err, SPW_STATUS_NOT_FOUND, "limiter: there is none \"%.31s\"", limiter);
+    return spw_state_limit_get(state, account, now_ns, out, err);
+}
+
+enum spw_status spw_state_limiter_set(struct spw_state *state, const char *account, const char *limiter,
+                                      const struct spw_conf_limit *limit, uint64_t expect_version,
+                                      bool dry_run, uint64_t now_ns, struct spw_limit_view *out,
+                                      struct spw_error *err)
+{
+    (void)limiter;
+    return spw_state_limit_set(state, account, limit, expect_version, dry_run, now_ns, out, err);
+}
+
+enum spw_status spw_state_limiter_at(struct spw_state *state, uint32_t account_index, uint32_t place,
+                                     uint64_t now_ns, struct spw_limit_view *out)
+{
+    struct spw_account_status status;
+    if (place > 0 || spw_state_account_status(state, account_index, now_ns, &status) != SPW_STATUS_OK)
+        return SPW_STATUS_NOT_FOUND;
+    *out = status.limit;
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_state_switches_set(struct spw_state *state, const char *account, const char *limiter,
+                                       const struct spw_switch_change *change, struct spw_error *err)
+{
+    (void)limiter;
+    struct account *found = find_account(state, account ? account : "main", err);
+    if (!found)
+        return err->status;
+    if (change->kill >= 0)
+        found->limit.switches = change->kill ? SPW_SWITCH_KILL : 0;
+    found->limit.version++;
+    return SPW_STATUS_OK;
+}
+
 enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
                                       struct spw_breaker_view *out, struct spw_error *err)
 {

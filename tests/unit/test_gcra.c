@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "shm/spw_backoff.h"
 #include "shm/spw_gcra.h"
 
 #define MS  UINT64_C(1000000)
@@ -244,9 +245,42 @@ static void carry_keeps_tokens(void **state)
     assert_int_equal(to.level - spw_gcra_earned(&to.g, T), 5 * to.g.units_per_token);
 }
 
+/* base x 2^n, 1, 2, 4 s, with each way of spreading it; no more than the longest, and no overflow. */
+static void backoff(void **state)
+{
+    static const struct {
+        enum spw_jitter jitter;
+        uint64_t from_percent, to_percent;
+    } KINDS[] = {{SPW_JITTER_PROPORTIONAL, 70, 130},
+                 {SPW_JITTER_FULL, 0, 100},
+                 {SPW_JITTER_EQUAL, 50, 100},
+                 {SPW_JITTER_NONE, 100, 100}};
+    const uint64_t second = UINT64_C(1000000000);
+    (void)state;
+    for (unsigned k = 0; k < 4; k++) {
+        for (uint32_t attempt = 0; attempt < 70; attempt++) {
+            uint64_t pause = second << (attempt < 2 ? attempt : 2), least = UINT64_MAX, most = 0;
+            for (uint64_t i = 0; i < 2000; i++) {
+                uint64_t random = i * UINT64_C(0x9E3779B97F4A7C15);
+                uint64_t told = spw_backoff_ns(KINDS[k].jitter, second, 4 * second, attempt, random);
+                least = told < least ? told : least;
+                most = told > most ? told : most;
+            }
+            assert_in_range(least, pause / 100 * KINDS[k].from_percent,
+                            pause / 100 * KINDS[k].from_percent + pause / 50);
+            assert_in_range(most, pause / 100 * KINDS[k].to_percent - pause / 50,
+                            pause / 100 * KINDS[k].to_percent);
+        }
+        assert_int_equal(spw_backoff_ns(KINDS[k].jitter, 0, 4 * second, 9, UINT64_MAX), 0);
+        assert_true(spw_backoff_ns(KINDS[k].jitter, UINT64_MAX, UINT64_MAX, UINT32_MAX, 7) < UINT64_MAX / 2);
+    }
+    assert_int_equal(spw_backoff_ns(SPW_JITTER_NONE, 5 * second, second, 0, 0), second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backoff),
         cmocka_unit_test(long_quiet_spell),
         cmocka_unit_test(polling_loses_nothing),
         cmocka_unit_test(rate_zero),
