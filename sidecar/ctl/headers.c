@@ -21,7 +21,8 @@
 #define RECORDED_FROM_MS INT64_C(86400000)
 
 struct question {
-    char *headers;
+    char *input;         /* stdin, to be freed */
+    const char *headers; /* the block in it that counts, NUL-terminated like the whole */
     size_t headers_bytes;
     const struct spw_profile *profile;
     uint32_t status;
@@ -32,10 +33,13 @@ struct question {
 
 static int read_input(const struct spw_ctl *ctl, struct question *q)
 {
-    q->headers = calloc(1, INPUT_MAX_BYTES + 2);
-    if (!q->headers)
-        return spw_ctl_fail(ctl, SPW_CTL_REFUSED, "no memory");
-    q->headers_bytes = fread(q->headers, 1, INPUT_MAX_BYTES + 1, stdin);
+    q->input = calloc(1, INPUT_MAX_BYTES + 2);
+    if (!q->input) {
+        spw_ctl_fail(ctl, SPW_CTL_REFUSED, "no memory");
+        return SPW_CTL_REFUSED;
+    }
+    q->headers = q->input;
+    q->headers_bytes = fread(q->input, 1, INPUT_MAX_BYTES + 1, stdin);
     if (ferror(stdin))
         return spw_ctl_fail(ctl, SPW_CTL_REFUSED,
                             "stdin cannot be read: give the headers by < FILE or a pipe");
@@ -43,6 +47,40 @@ static int read_input(const struct spw_ctl *ctl, struct question *q)
         return spw_ctl_fail(ctl, SPW_CTL_REFUSED, "more than %u bytes: give one answer's headers",
                             INPUT_MAX_BYTES);
     return 0;
+}
+
+static size_t line_bytes(const char *line, const char *end)
+{
+    const char *newline = memchr(line, '\n', (size_t)(end - line));
+    return newline ? (size_t)(newline - line) + 1 : (size_t)(end - line);
+}
+
+static bool is_empty_line(const char *line, size_t bytes)
+{
+    return (bytes == 1 && line[0] == '\n') || (bytes == 2 && line[0] == '\r' && line[1] == '\n');
+}
+
+/* What curl -i prints may hold several answers (a redirect, 100 Continue) and a body: the last answer's headers count.
+ * Without a status line it is all taken for headers. */
+static void choose_block(struct question *q)
+{
+    const char *end = q->input + q->headers_bytes, *start = NULL;
+    bool is_first = true; /* of a block */
+    for (const char *line = q->input; line < end;) {
+        size_t bytes = line_bytes(line, end);
+        if (is_first && bytes > 5 && strncasecmp(line, "HTTP/", 5) == 0)
+            start = line;
+        is_first = is_empty_line(line, bytes);
+        line += bytes;
+    }
+    if (!start)
+        return;
+    const char *stop = start;
+    while (stop < end && !is_empty_line(stop, line_bytes(stop, end)))
+        stop += line_bytes(stop, end);
+    q->headers = start;
+    q->headers_bytes = (size_t)(stop - start);
+    q->input[stop - q->input] = 0;
 }
 
 static int take_unit(const struct spw_ctl *ctl, enum spw_reset_unit *unit)
@@ -207,8 +245,10 @@ static int run_explain(struct spw_ctl *ctl)
     struct spw_rate_signals signals;
     struct row rows[ROWS_COUNT];
     int code = read_input(ctl, &q);
-    if (!code)
+    if (!code) {
+        choose_block(&q);
         code = take_options(ctl, &q);
+    }
     if (!code) {
         bool recorded = understand(&q, &signals);
         make_rows(&signals, rows);
@@ -217,7 +257,7 @@ static int run_explain(struct spw_ctl *ctl)
         else
             print_text(&q, &signals, recorded, rows);
     }
-    free(q.headers);
+    free(q.input);
     return code;
 }
 

@@ -54,6 +54,15 @@ def test_status_line_tells_the_status():
                       str(N))["retry_at"] == N + 5
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_the_last_answer_counts_and_its_body_does_not(end):
+    lines = ["HTTP/1.1 302 Found", "X-RateLimit-Remaining: 9", "", "HTTP/1.1 429 Too Many Requests", "Retry-After: 3", "",
+             "X-RateLimit-Remaining: 8"]
+    seen = understood(lines, "--now", str(N), end=end)
+    assert (seen["remaining"], seen["retry_at"]) == (None, N + 3)
+    assert understood(["X-RateLimit-Remaining: 9", "", "Retry-After: 3"], "--now", str(N), end=end)["retry_at"] == N + 3
+
+
 def test_a_recorded_answer_is_read_as_of_its_date():
     lines = ["Date: Mon, 05 Aug 2019 09:27:00 GMT", "RateLimit-Reset: 5", "RateLimit-Remaining: 0"]
     assert understood(lines, "--now", str(N))["reset_at"] == 1564997225
