@@ -157,17 +157,19 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
     v->words = spw_account_words_at(map, index);
     if (!v->account || !v->words ||
         spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || /* SYNC account: acquire */
-        v->account->record_generation != generation || !spw_account_conf_read(v->account, &v->conf))
+        spw_load32_rlx(&v->account->record_generation) != generation ||
+        !spw_account_conf_read(v->account, &v->conf))
         return false;
     /* SYNC switches: relaxed: lone words, read at each decision. */
     v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches);
-    v->permits_count = v->account->permits_count;
-    v->limiters_count = v->account->limiters_count;
+    v->permits_count = spw_load32_rlx(&v->account->permits_count);
+    v->limiters_count = spw_load32_rlx(&v->account->limiters_count);
     if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT)
         return false;
     for (uint32_t i = 0; i < v->limiters_count; i++) {
-        v->limiter[i] = spw_limiter_at(map, v->account->limiters[i]);
-        v->limiter_words[i] = spw_limiter_words_at(map, v->account->limiters[i]);
+        uint32_t limiter = spw_load32_rlx(&v->account->limiters[i]);
+        v->limiter[i] = spw_limiter_at(map, limiter);
+        v->limiter_words[i] = spw_limiter_words_at(map, limiter);
         if (!v->limiter[i] || !v->limiter_words[i])
             return false;
     }

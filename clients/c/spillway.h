@@ -1043,14 +1043,14 @@ struct spw__account_view {
 };
 static inline bool spw__account_open(const struct spw_map *map, uint32_t index, uint32_t generation, struct spw__account_view *v) {
   v->map = map; v->index = index; v->account = spw_account_at(map, index); v->words = spw_account_words_at(map, index);
-  if (!v->account || !v->words || spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || v->account->record_generation != generation ||
+  if (!v->account || !v->words || spw_load32_acq(&v->account->state) != SPW_RECORD_LIVE || spw_load32_rlx(&v->account->record_generation) != generation ||
       !spw_account_conf_read(v->account, &v->conf))
     return false;
-  v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches); v->permits_count = v->account->permits_count;
-  v->limiters_count = v->account->limiters_count; if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT) return false;
+  v->switches = spw_load_rlx(&v->account->switches) | spw_load_rlx(&spw_map_pub(map)->switches); v->permits_count = spw_load32_rlx(&v->account->permits_count);
+  v->limiters_count = spw_load32_rlx(&v->account->limiters_count); if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT) return false;
   for (uint32_t i = 0; i < v->limiters_count; i++) {
-    v->limiter[i] = spw_limiter_at(map, v->account->limiters[i]); v->limiter_words[i] = spw_limiter_words_at(map, v->account->limiters[i]);
-    if (!v->limiter[i] || !v->limiter_words[i]) return false;
+    uint32_t limiter = spw_load32_rlx(&v->account->limiters[i]); v->limiter[i] = spw_limiter_at(map, limiter);
+    v->limiter_words[i] = spw_limiter_words_at(map, limiter); if (!v->limiter[i] || !v->limiter_words[i]) return false;
   }
   return true;
 }

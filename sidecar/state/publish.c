@@ -259,7 +259,8 @@ static enum spw_status put_account(struct spw_state *state, const struct spw_con
     state->breaker[index] = conf->breaker;
     state->reserve_ppm[index] = conf->batch_reserve_ppm;
     put_account_conf(state, index, conf);
-    account->permits_count = conf->concurrency_count;
+    spw_store32_rel(&account->permits_count,
+                    conf->concurrency_count);                       /* SYNC account: release: a lone word */
     spw_store_rel(&account->forced, forced_of(conf->breaker.mode)); /* SYNC forced: release */
     enum spw_status status = spw_limiters_put(state, index, conf, now_ns, fill && fresh, err);
     if (status == SPW_STATUS_OK)
