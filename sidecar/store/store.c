@@ -12,9 +12,10 @@
  *
  *   every flag that an order names has a row of its own: a customer who ordered twice from two answers is two rows,
  *   each with its order's money;
- *   a decision of which no order names any flag has one row, PROVISIONAL (the index flags_provisional). Of several flags
- *   it is the client's own (origin segment) before the sidecar's (origin loop), for what the client was given stands;
- *   then the one created first, then the lower flag id;
+ *   a decision of which no order names any flag has one row (the index flags_unnamed): PROVISIONAL, or ABANDONED or
+ *   UNPLACED since, which below counts as PROVISIONAL. Of several flags it is the client's own (origin segment, or
+ *   imported) before the sidecar's (origin loop), for what the client was given stands; then the one created first, then
+ *   the lower flag id;
  *   every other flag of the decision is in `superseded`, with the reason.
  *
  * That says nothing of the order of arrival, and cells are not read in the order of writing. It is kept to so:
@@ -30,8 +31,8 @@
  *                                                         leaves `superseded` for a row of its own
  *
  * To take a place: the row keeps its sequence, takes the other content, its revision rises by one; the old content goes
- * to `superseded`. To insert: with the next sequence. No row is ever removed, and one that an order names keeps its
- * content for ever. Every flag that was ever READY is afterwards in exactly one of flags, superseded and damaged:
+ * to `superseded`. To insert: with the next sequence. No row is removed but by retention (upkeep.c), and one that an
+ * order names keeps its content. Every flag that was ever READY is afterwards in exactly one of flags, superseded and damaged:
  * nothing acknowledged is lost.
  *
  * Each insertion and each change of a row gives it the next change number, of which there is one count for the ledger.
