@@ -229,9 +229,12 @@ static void print_judgement(const struct question *q)
 static void print_text(const struct question *q, const struct spw_rate_signals *s, bool recorded,
                        const struct row rows[ROWS_COUNT])
 {
-    for (size_t i = 0; i < ROWS_COUNT; i++)
-        printf("%-10s %-20s %s\n", rows[i].label, rows[i].known ? rows[i].text : "unknown",
-               rows[i].known ? rows[i].rule : "");
+    for (size_t i = 0; i < ROWS_COUNT; i++) {
+        if (rows[i].known)
+            printf("%-10s %-20s %s\n", rows[i].label, rows[i].text, rows[i].rule);
+        else
+            printf("%-10s unknown\n", rows[i].label);
+    }
     print_judgement(q);
     if (recorded)
         printf("note       read as of its own Date, which is more than a day from now\n");
