@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ class Decision(ctypes.Structure):
 
 
 Ticket = ctypes.c_uint64 * 8
+Reservation = ctypes.c_uint64 * 40
 
 
 def library():
@@ -47,6 +49,11 @@ def library():
     lib.spillway_status.argtypes = [ctypes.c_void_p]
     lib.spillway_acquire.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64,
                                      Ticket, ctypes.POINTER(Decision)]
+    lib.spillway_reserve.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64,
+                                     ctypes.c_uint64, Reservation, ctypes.POINTER(Decision)]
+    lib.spillway_confirm.argtypes = [ctypes.c_void_p, Reservation, ctypes.POINTER(Decision)]
+    lib.spillway_give_up.argtypes = [ctypes.c_void_p, Reservation]
+    lib.spillway_give_up.restype = None
     lib.spillway_report.argtypes = [ctypes.c_void_p, Ticket, ctypes.c_uint32, ctypes.c_int64]
     lib.spillway_report.restype = None
     lib.spillway_rate_ppb.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
@@ -144,6 +151,40 @@ def test_opened_before_fork(holder):
     client.report(tickets[2])
     assert int(holder.status()["permits"]) == 8
     client.close()
+
+
+def test_reservations(tmp_path):
+    holder = Holder(tmp_path, rate="2/s", burst=1)
+    client = Client(tmp_path)
+    begun = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    made = []
+    for _ in range(4):
+        reservation, decision = Reservation(), Decision()
+        assert LIB.spillway_reserve(client.handle, b"main", b"web", 0, 1, 5_000_000_000, reservation,
+                                    ctypes.byref(decision)) == 1
+        made.append((reservation, decision))
+    starts = [decision.start_at_ns for _, decision in made]
+    assert starts[0] == 0 and starts[2] - starts[1] == starts[3] - starts[2] == 500_000_000
+    client_report = LIB.spillway_report
+    client_report(client.handle, ctypes.cast(made[0][0], ctypes.POINTER(Ticket)).contents, 200, -1)
+    for reservation, _ in made[:1:-1]:  # the two newest are not wanted any more
+        LIB.spillway_give_up(client.handle, reservation)
+    early = Decision()
+    if time.clock_gettime_ns(time.CLOCK_BOOTTIME) < starts[1] - 20_000_000:
+        assert LIB.spillway_confirm(client.handle, made[1][0], ctypes.byref(early)) == 0
+        assert early.verdict == 1 and 0 < early.wait_ns <= starts[1] - begun
+    while LIB.spillway_confirm(client.handle, made[1][0], ctypes.byref(early)) == 0:
+        time.sleep(early.wait_ns / 1e9)
+    assert time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= starts[1]
+    again, decision = Reservation(), Decision()
+    LIB.spillway_reserve(client.handle, b"main", b"web", 0, 1, 5_000_000_000, again, ctypes.byref(decision))
+    late = time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= starts[2]
+    assert decision.start_at_ns == starts[2] or late  # as if the two had never been
+    client_report(client.handle, ctypes.cast(made[1][0], ctypes.POINTER(Ticket)).contents, 200, -1)
+    LIB.spillway_give_up(client.handle, again)
+    assert int(holder.status()["permits"]) == 8
+    client.close()
+    holder.stop()
 
 
 def test_threads_share_one_handle(holder):

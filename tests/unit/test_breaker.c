@@ -281,6 +281,45 @@ static void forced_states(void **state)
     assert_int_equal(enter(t).verdict, SPW_BREAKER_PASS);
 }
 
+static void settle(uint64_t now, enum spw_outcome outcome, bool *observed)
+{
+    struct spw_ticket ticket;
+    struct spw_admission a = spw_admit(f.map, 0, account->record_generation, 0, 1, 0, now, &ticket);
+    assert_true(a.may_call);
+    *observed = a.observed;
+    struct spw_call_end call = {.outcome = outcome};
+    (void)spw_settle(f.map, &ticket, now, &call);
+}
+
+/* Observe: it opens, says so, and closes again by its probes, while every call passes. Disabled: nothing moves. */
+static void observed_and_disabled(void **state)
+{
+    uint64_t t = f.t0_ns;
+    bool observed;
+    (void)state;
+    account->forced = SPW_FORCED_DISABLED;
+    for (int i = 0; i < 50; i++)
+        settle(t, SPW_OUTCOME_THROTTLED, &observed);
+    assert_true(words->breaker == 0);
+    account->forced = SPW_FORCED_OBSERVE;
+    for (int i = 0; i < 5; i++) {
+        settle(t, SPW_OUTCOME_THROTTLED, &observed);
+        assert_false(observed);
+    }
+    assert_int_equal(word().state, SPW_BREAKER_OPEN);
+    settle(t + S, SPW_OUTCOME_OK, &observed);
+    assert_true(observed);
+    assert_int_equal(word().state, SPW_BREAKER_OPEN);
+    struct spw_breaker_answer probe = enter(t + 6 * S);
+    assert_int_equal(probe.verdict, SPW_BREAKER_PROBE);
+    settle(t + 6 * S, SPW_OUTCOME_FAILED, &observed); /* let through beside it: no verdict on the probe */
+    assert_true(observed);
+    assert_int_equal(word().state, SPW_BREAKER_HALF_OPEN);
+    assert_true(end(t + 6 * S, probe.epoch, SPW_OUTCOME_OK));
+    settle(t + 6 * S, SPW_OUTCOME_OK, &observed);
+    assert_false(observed);
+}
+
 /* A state that does not exist, or a time far ahead, counts as open for one minimum cooldown and then heals. */
 static void damaged_word(void **state)
 {
@@ -339,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_probe_is_replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(late_outcomes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(forced_states, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(observed_and_disabled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(asleep, set_up, tear_down),
         cmocka_unit_test_setup_teardown(survives_a_restart, set_up, tear_down),

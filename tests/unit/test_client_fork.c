@@ -1,5 +1,7 @@
 /* test_client_fork.c: a client that was attached before its process forked, as pre-loading web servers do (FFI-H1). */
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -207,12 +209,73 @@ static void grandchildren(void **state)
     assert_int_equal(status.attached_count, 1);
 }
 
+/* A process that is pid 1 where it lives: its slot and permit are held while it lives and come back when it is killed,
+ * though its pid says nothing here. */
+static void another_pid_namespace(void **state)
+{
+    int told[2];
+    char byte = 0;
+    (void)state;
+    assert_int_equal(pipe(told), 0);
+    pid_t maker = fork();
+    assert_true(maker >= 0);
+    if (maker == 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+            _exit(77);
+        pid_t inner = fork();
+        if (inner == 0) {
+            struct spw_ref ref;
+            struct spw_ticket ticket;
+            spw_ref_init(&ref, "main", "web");
+            byte = getpid() == 1 && spw_acquire(&client, &ref, 1, 0, &ticket).may_call ? 'y' : 'n';
+            (void)!write(told[1], &byte, 1);
+            for (;;)
+                pause();
+        }
+        int status = 0;
+        waitpid(inner, &status, 0);
+        _exit(0);
+    }
+    close(told[1]);
+    if (read(told[0], &byte, 1) != 1) {
+        close(told[0]);
+        waitpid(maker, NULL, 0);
+        print_message("user or pid namespaces are not allowed here\n");
+        skip();
+    }
+    close(told[0]);
+    assert_int_equal(byte, 'y');
+    uint64_t now = spw_now_ns();
+    spw_state_sweep(f.state, now);
+    struct spw_state_status status;
+    spw_state_status(f.state, &status);
+    uint32_t attached = status.attached_count;
+    assert_true(attached >= 2);
+    assert_int_equal(spw_permit_free_count(f.map, 0, 8, now), 7);
+    /* The inner one is found by its parent, in this namespace, and killed. */
+    char path[64], line[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)maker, (int)maker);
+    FILE *children = fopen(path, "r");
+    if (!children || !fgets(line, sizeof line, children)) {
+        kill(maker, SIGKILL);
+        skip();
+    }
+    fclose(children);
+    assert_int_equal(kill((pid_t)strtol(line, NULL, 10), SIGKILL), 0);
+    assert_int_equal(waitpid(maker, NULL, 0), maker);
+    spw_state_sweep(f.state, now);
+    assert_int_equal(spw_permit_free_count(f.map, 0, 8, now), 8);
+    spw_state_status(f.state, &status);
+    assert_int_equal(status.attached_count, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(four_workers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(parent_dies_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(grandchildren, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_pid_namespace, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
