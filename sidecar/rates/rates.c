@@ -18,6 +18,7 @@
 #define PPM_ONE            UINT64_C(1000000)
 #define HISTORY_DAYS       120u           /* how far back a quote's date, or a correction, may lie */
 #define UTF8_MARK          "\xEF\xBB\xBF" /* spreadsheets begin their files with it */
+#define CROWD              128u           /* half of what readers look past */
 #define PLACE_ROWS_MAX     2000u          /* far above what any ZIP code has */
 #define AMBIGUOUS_FRACTION (SPW_NUMBER_ONE / 4)
 
@@ -280,6 +281,34 @@ static void join_ranges(struct spw_rates_table *table)
     qsort(table->rows, table->rows_count, sizeof *table->rows, compare_finally);
 }
 
+/* Does the ZIP code as a whole say the same on all days of the range? */
+static bool is_told_by_zip(const struct spw_rate_row *range, const struct spw_rate_row *whole)
+{
+    return whole->plus4_lo == SPW_RATES_WHOLE_ZIP && same_rates(range, whole) &&
+           whole->valid_from_day <= range->valid_from_day && last_day(range) <= last_day(whole);
+}
+
+/* Readers look past a few hundred ranges of a ZIP code and no further: where there are many, those that say what the ZIP
+ * code says anyway are left out. */
+static void thin_out(struct spw_rates_table *table)
+{
+    size_t kept = 0;
+    for (size_t i = 0, n; i < table->rows_count; i += n) {
+        const struct spw_rate_row *zip = &table->rows[i];
+        n = 1;
+        while (i + n < table->rows_count && zip[n].zip5 == zip->zip5 && zip->zip5)
+            n++;
+        for (size_t k = 0; k < n; k++) {
+            bool told = false;
+            for (size_t w = n; n > CROWD && w-- > 0 && zip[w].plus4_lo == SPW_RATES_WHOLE_ZIP && !told;)
+                told = zip[k].plus4_lo != SPW_RATES_WHOLE_ZIP && is_told_by_zip(&zip[k], &zip[w]);
+            if (!told)
+                table->rows[kept++] = zip[k];
+        }
+    }
+    table->rows_count = kept;
+}
+
 /* --- the table ----------------------------------------------------------------------------------------------- */
 
 static void count_mismatch(struct spw_rates_table *table, const struct spw_rate_row *row)
@@ -322,6 +351,7 @@ static enum spw_status make_table(struct spw_rates_reader *r, struct spw_rates_l
         table->duplicate_count += n > made ? n - made : 0;
     }
     join_ranges(table);
+    thin_out(table);
     for (size_t i = 0; i < table->rows_count; i++)
         count_mismatch(table, &table->rows[i]);
     return SPW_STATUS_OK;

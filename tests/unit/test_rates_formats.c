@@ -268,6 +268,28 @@ static void zip_plus_4(void **unused)
     spw_rates_clean_up(&table);
 }
 
+/* More ranges than readers look past: those that say what the ZIP code says are left out. Fewer stay as they are. */
+static void many_ranges(void **unused)
+{
+    char *text = malloc(1 << 16);
+    (void)unused;
+    assert_non_null(text);
+    for (unsigned count = 100; count <= 400; count += 300) {
+        int n = sprintf(text, HEAD "WA,98110,A,X,0.08,0.08,0,0,0\n");
+        for (unsigned i = 0; i < count; i++)
+            n += sprintf(text + n, "WA,98110-%04u,A,X,0.0%u,0.0%u,0,0,0\n", i, 8 + i % 2, 8 + i % 2);
+        assert_int_equal(parse_as("t", text, (struct spw_rates_options){0}), SPW_STATUS_OK);
+        assert_int_equal(table.rows_count, count == 100 ? 101 : 201);
+        for (unsigned i = 0; i < count; i++) {
+            const struct spw_rate_row *r = find("WA", 98110, (int)i, 0);
+            r = r ? r : find("WA", 98110, -1, 0);
+            assert_int_equal(r->combined_ppb, i % 2 ? 90000000 : 80000000);
+        }
+        spw_rates_clean_up(&table);
+    }
+    free(text);
+}
+
 /* The first problems are told, the rest counted; the file is refused above its share and not below. */
 static void problems_are_capped(void **unused)
 {
@@ -325,6 +347,7 @@ int main(void)
         cmocka_unit_test(zip_plus_4),
         cmocka_unit_test(problems_are_capped),
         cmocka_unit_test(sets),
+        cmocka_unit_test(many_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
