@@ -344,7 +344,7 @@ static void set_up_permits(void)
     spw_model_clock(SPW_MODEL_PROCESSES, NOW_NS);
 }
 
-static void hold_permit(uint64_t now_ns, bool late)
+static void hold_permit(uint64_t now_ns)
 {
     unsigned self = spw_model_self();
     uint64_t word = 0;
@@ -352,7 +352,7 @@ static void hold_permit(uint64_t now_ns, bool late)
     if (!spw_permit_take(&map[self], 0, 2, 1 + self, 2000, now_ns, &word, &index))
         return;
     holders[index] += UINT64_C(1) << self * 8; /* one step with the CAS: the next access is a switch point */
-    SPW_HOLDS(late || !(holders[index] & ~(UINT64_C(0xFF) << self * 8)) || spw_model_deaths());
+    SPW_HOLDS(!(holders[index] & ~(UINT64_C(0xFF) << self * 8)) || spw_model_deaths());
     spw_model_point();
     holders[index] -= UINT64_C(1) << self * 8;
     spw_permit_release(&map[self], index, word);
@@ -360,8 +360,8 @@ static void hold_permit(uint64_t now_ns, bool late)
 
 static void permit_twice(void)
 {
-    hold_permit(NOW_NS, false);
-    hold_permit(NOW_NS, false);
+    hold_permit(NOW_NS);
+    hold_permit(NOW_NS);
 }
 
 /* Comes when the others' permits have expired: takes theirs, and their releases must not free its own. */
