@@ -40,6 +40,14 @@ static bool may_be_cut_off(const struct spw_pass *pass)
            (pass->account->profile->is_tax || strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 }
 
+/* Which of the account's limiters apply. */
+static enum spw_endpoint endpoint_of(const struct spw_pass *pass)
+{
+    return changes_books(pass)                        ? SPW_ENDPOINT_RECORD
+           : pass->route->kind == SPW_ROUTE_CALCULATE ? SPW_ENDPOINT_CALCULATE
+                                                      : SPW_ENDPOINT_OTHER;
+}
+
 static uint64_t deadline_of(const struct spw_pass *pass)
 {
     if (!pass->account->profile->is_tax)
@@ -145,6 +153,7 @@ static enum spw_status prepare(struct spw_pass *pass, const char *integration,
                              "Spillway-Integration: account %s has no integration \"%.60s\"", conf->name,
                              integration);
     spw_ref_init(ref, conf->name, integration);
+    ref->endpoint = endpoint_of(pass);
     if (!spw__ref_find(pass->decider->map, ref))
         return spw_error_set(err, SPW_STATUS_NOT_FOUND, "account %s is not in the segment", conf->name);
     if (!spw_account_credential(pass->account, spw_decider_now(pass->decider), &credential))

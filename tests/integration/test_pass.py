@@ -241,6 +241,19 @@ def test_a_stop_lets_what_is_under_way_finish(place, backend):
     assert len(answers) == 2 and all(answer.status < 500 for answer in answers)
 
 
+def test_a_limit_of_records_is_no_limit_of_calculations(place, backend):
+    mock = place.mock("--rate", "0.092")
+    sidecar = start(place, mock, account={"limiters": [{"name": "records", "rate": "1/h", "burst": 1,
+                                                        "endpoints": ["record"]}]})
+    assert sidecar.sdk("POST", TAX + "/orders", {"orderId": "o-1"}).status != 429
+    assert sidecar.sdk("POST", TAX + "/orders", {"orderId": "o-2"}).status == 429
+    assert sidecar.sdk("GET", TAX + "/ping").status == 200
+    for i in range(3):
+        told = sidecar.sdk("POST", TAX + "/carts", cart(f"c-{i}"))
+        assert told.headers["Spillway-Decision"] == "live"
+    assert seen(mock) == 5
+
+
 # ---- any other API ----
 
 def test_any_other_api_is_limited_and_never_answered_from_a_cache(place, backend):
