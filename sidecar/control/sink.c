@@ -18,6 +18,7 @@
 struct sink {
     FILE *file;
     struct spw_manifest *manifest;
+    uint64_t taken_sequence; /* rows up to here were acknowledged */
     uint64_t deadline_ns;
     bool late;
     bool failed;
@@ -30,6 +31,8 @@ static bool write_row(void *owner, const struct spw_flag_row *row)
         sink->late = true;
         return false;
     }
+    if (row->sequence <= sink->taken_sequence)
+        return true;
     struct spw_arena arena = {0};
     Spillway__V1__Flag *flag = spw_message_flag(&arena, row);
     json_t *line = spw_json_of_flag(flag);
@@ -44,14 +47,14 @@ static bool write_row(void *owner, const struct spw_flag_row *row)
 static enum spw_status write_rows(struct sink *sink, struct spw_store *store, const char *partial,
                                   const struct spw_store_counts *counts, struct spw_error *err)
 {
-    bool by_change = counts->acknowledged_change != 0;
-    uint64_t after = by_change ? counts->acknowledged_change : counts->acknowledged_sequence, next;
+    uint64_t next;
+    sink->taken_sequence = counts->acknowledged_sequence;
     sink->file = fopen(partial, "wxe");
     if (!sink->file)
         return spw_error_set(err, SPW_STATUS_SYSTEM, "%s: cannot be made: %s; check store.sink.file", partial,
                              strerror(errno));
-    enum spw_status status = (by_change ? spw_store_export_changes : spw_store_export)(
-        store, after, UINT32_MAX, write_row, sink, &next, err);
+    enum spw_status status =
+        spw_store_export_changes(store, counts->acknowledged_change, UINT32_MAX, write_row, sink, &next, err);
     bool good =
         status == SPW_STATUS_OK && !sink->failed && fflush(sink->file) == 0 && fsync(fileno(sink->file)) == 0;
     int failed = errno;
@@ -66,7 +69,7 @@ static enum spw_status write_rows(struct sink *sink, struct spw_store *store, co
 
 /* In place, then acknowledged: a death between the two writes them once more elsewhere, and loses none. */
 static enum spw_status settle(struct sink *sink, struct spw_store *store, const char *partial,
-                              const char *file, bool by_change, struct spw_error *err)
+                              const char *file, struct spw_error *err)
 {
     enum spw_status status = spw_manifest_write(sink->manifest, partial, file, "jsonl", !sink->late, err);
     if (status == SPW_STATUS_OK && rename(partial, file) != 0)
@@ -75,8 +78,7 @@ static enum spw_status settle(struct sink *sink, struct spw_store *store, const 
     if (status == SPW_STATUS_OK)
         status = spw_directory_sync(file, err);
     if (status == SPW_STATUS_OK)
-        status = by_change ? spw_store_acknowledge_change(store, CONSUMER, sink->manifest->newest_change, err)
-                           : spw_store_acknowledge(store, CONSUMER, sink->manifest->last_sequence, err);
+        status = spw_store_acknowledge_change(store, CONSUMER, sink->manifest->newest_change, err);
     return status;
 }
 
@@ -101,7 +103,7 @@ enum spw_status spw_sink_drain(struct spw_store *store, const char *dir, uint64_
     out->flags_count = sink.manifest->flags_count;
     out->complete = status == SPW_STATUS_OK && !sink.late && recorded == SPW_STATUS_OK;
     if (status == SPW_STATUS_OK && out->flags_count)
-        status = settle(&sink, store, partial, out->file, counts.acknowledged_change != 0, err);
+        status = settle(&sink, store, partial, out->file, err);
     else
         unlink(partial);
     if (!out->flags_count || status != SPW_STATUS_OK)

@@ -65,12 +65,14 @@ void spw_manifest_add(struct spw_manifest *manifest, const Spillway__V1__Flag *f
     char key[48];
     const Spillway__V1__FlagDestination *to = flag->destination;
     const char *currency = flag->currency ? flag->currency : "";
-    if (!manifest->flags_count)
+    if (!manifest->flags_count || flag->sequence < manifest->first_sequence)
         manifest->first_sequence = flag->sequence;
-    else if (flag->sequence != manifest->last_sequence + 1)
+    if (manifest->flags_count && flag->sequence != manifest->previous_sequence + 1)
         manifest->contiguous = false;
     manifest->flags_count++;
-    manifest->last_sequence = flag->sequence;
+    manifest->previous_sequence = flag->sequence;
+    if (flag->sequence > manifest->last_sequence)
+        manifest->last_sequence = flag->sequence;
     if (flag->change > manifest->newest_change)
         manifest->newest_change = flag->change;
     snprintf(key, sizeof key, "%s %s", flag->state ? flag->state : "", currency);

@@ -28,7 +28,8 @@ struct spw_manifest_group {
 
 struct spw_manifest {
     uint64_t flags_count;
-    uint64_t first_sequence, last_sequence, newest_change;
+    uint64_t first_sequence, last_sequence, newest_change; /* the least and the highest */
+    uint64_t previous_sequence;
     bool contiguous; /* in sequence order without a gap */
     bool overflow;   /* more groups than there is room for: their totals are left out */
     uint32_t groups_count;

@@ -66,8 +66,7 @@ int spw_count_unacknowledged(struct spw_batch *batch)
     struct spw_store_counts *counts = &batch->counts;
     sqlite3_stmt *statement =
         spw_ledger_prepare(batch->ledger, SPW_STATEMENT_UNACKNOWLEDGED,
-                           "SELECT CASE ?2 WHEN 0 THEN (SELECT count(*) FROM flags WHERE sequence>?1)"
-                           " ELSE (SELECT count(*) FROM flags WHERE change>?2) END");
+                           "SELECT count(*) FROM flags WHERE sequence>?1 AND change>?2");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, (sqlite3_int64)counts->acknowledged_sequence);

@@ -383,9 +383,9 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
         rc = read_numbers(ledger->db, "SELECT count(*) FROM damaged", &out->damaged_count, 1);
     if (rc == SQLITE_OK)
         rc = read_numbers(ledger->db,
-                          "SELECT CASE WHEN c=0 THEN (SELECT count(*) FROM flags WHERE sequence>s)"
-                          " ELSE (SELECT count(*) FROM flags WHERE change>c) END FROM (SELECT"
-                          " ifnull(max(sequence),0) AS s, ifnull(max(change),0) AS c FROM acknowledgements)",
+                          "SELECT count(*) FROM flags WHERE"
+                          " sequence>(SELECT ifnull(max(sequence),0) FROM acknowledgements) AND"
+                          " change>(SELECT ifnull(max(change),0) FROM acknowledgements)",
                           &out->unacknowledged_count, 1);
     if (rc != SQLITE_OK)
         return spw_ledger_error(err, ledger->db, rc, file, "counting what is in it");

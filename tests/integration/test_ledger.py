@@ -132,13 +132,20 @@ def test_a_pod_that_ends_leaves_what_nobody_has_taken(place, backend):
     lines = [json.loads(line) for line in written.read_text().splitlines()]
     assert lines[:2] == exported, "the sink writes what an export prints"
     assert lines[2]["flag_id"] == last["fallback"]["flag_id"]
-    assert place.sql("SELECT sequence FROM acknowledgements WHERE consumer='sink'") == [(4,)]
+    assert place.sql("SELECT change FROM acknowledgements WHERE consumer='sink'") == place.sql(
+        "SELECT max(change) FROM flags")
     assert "sink: 3 flags" in sidecar.log()
-    # On a volume that stays, the next pod writes nothing twice; one whose order comes later it writes again by itself.
+    # On a volume that stays, the next pod writes nothing twice, but what its order has changed since.
     again = place.sidecar()
     assert only_in_pod(again) == 0
+    again.order(last["quote_id"], "o-last", "6.71")
+    until(lambda: only_in_pod(again) == 1, "the changed row, only here")
     again.stop()
-    assert len(list(sink.iterdir())) == 2
+    second, = set(sink.glob("spillway-flags-*.jsonl")) - {written}
+    line, = second.read_text().splitlines()
+    assert (json.loads(line)["flag_id"], json.loads(line)["state"]) == (last["fallback"]["flag_id"], "confirmed")
+    place.sidecar().stop()
+    assert len(list(sink.iterdir())) == 4
 
 
 def test_a_pod_that_ends_without_a_sink_keeps_its_file(place):
