@@ -155,8 +155,9 @@ static void window_as_an_old_client_sees_it(void **state)
     make("limit: {rate: 1000/d, pods: 1, kind: window}");
     const struct spw_limiter *limiter = spw_limiter_at(f.map, 0);
     const struct spw_limiter_conf *c = &limiter->conf[limiter->current];
+    assert_int_equal(c->units_den, 1);
     struct spw_gcra old = {.units_num = c->units_num,
-                           .units_den = c->units_den,
+                           .units_den = 1,
                            .units_per_token = c->units_per_token,
                            .burst_units = c->burst_units,
                            .e0_units = c->e0_units,
