@@ -9,69 +9,15 @@
  * compare-and-swap until it succeeds; of fairness, the mean share. Batches of floor and case are interleaved, so that
  * both see the same machine.
  */
-#include "shm/spw_client.h"
+#include "bench/bench.h"
 
-#include <inttypes.h>
 #include <sched.h>
 #include <sys/wait.h>
 
-#include "sidecar/conf/conf.h"
-#include "sidecar/state/state.h"
-
-#define BATCHES        1000
-#define BATCH_OPS      1000
 #define TURNS          200
 #define TURN_NS        UINT64_C(8000000)
 #define FAIR_PROCESSES 64
 #define FAIR_NS        UINT64_C(5000000000)
-
-struct bench {
-    struct spw_conf *conf;
-    struct spw_state *state;
-    struct spw_client client;
-    struct spw_ref ref;
-    uint64_t *shared; /* two pages of its own, MAP_SHARED */
-};
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof values[0], by_value);
-    return values[count / 2];
-}
-
-static uint64_t floor_batch(struct bench *b)
-{
-    uint64_t done = 0;
-    for (int i = 0; i < BATCH_OPS; i++) {
-        uint64_t now_ns = spw_now_ns(), seen = spw_load_rlx(b->shared);
-        done += spw_cas(b->shared, &seen, now_ns);
-    }
-    return done;
-}
-
-/* The whole answer is made, as for a caller that reads all of it. */
-static void use(const struct spw_admission *a, const struct spw_ticket *ticket)
-{
-    __asm__ volatile("" : : "m"(*a), "m"(*ticket));
-}
-
-static uint64_t acquire_batch(struct bench *b)
-{
-    uint64_t allowed = 0;
-    for (int i = 0; i < BATCH_OPS; i++) {
-        struct spw_ticket ticket;
-        struct spw_admission a = spw_acquire(&b->client, &b->ref, 1, 0, &ticket);
-        use(&a, &ticket);
-        allowed += a.may_call;
-    }
-    return allowed;
-}
 
 static uint64_t peek_batch(struct bench *b)
 {
@@ -84,13 +30,6 @@ static uint64_t peek_batch(struct bench *b)
         allowed += a.may_call;
     }
     return allowed;
-}
-
-static double timed_ns(struct bench *b, uint64_t (*batch)(struct bench *), uint64_t *allowed)
-{
-    uint64_t from_ns = spw_now_ns();
-    *allowed += batch(b);
-    return (double)(spw_now_ns() - from_ns) / BATCH_OPS;
 }
 
 static void single(struct bench *b, const char *name, uint64_t (*batch)(struct bench *), double allowed_share)
@@ -307,30 +246,8 @@ static void run_cases(struct bench *b, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static struct bench b;
-    char dir[] = "/dev/shm/spillway-bench-XXXXXX", text[4096], path[64];
-    struct spw_error err;
-    if (!mkdtemp(dir))
+    if (!bench_open(&b, conf_text))
         return 1;
-    snprintf(path, sizeof path, "%s/pub", dir);
-    mkdir(path, 0755);
-    snprintf(path, sizeof path, "%s/rw", dir);
-    mkdir(path, 0755);
-    int n = snprintf(text, sizeof text, conf_text, dir, dir);
-    if (spw_conf_parse("bench", text, (size_t)n, &b.conf, &err) != SPW_STATUS_OK ||
-        spw_state_open(b.conf, &b.state, &err) != SPW_STATUS_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
-    struct spw_attach_options options = {.pub_dir = b.conf->segment.pub_dir,
-                                         .rw_dir = b.conf->segment.rw_dir};
-    b.shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (b.shared == MAP_FAILED || spw_attach(&b.client, &options) != SPW_STATUS_OK)
-        return 1;
-    setvbuf(stdout, NULL, _IOLBF, 0);
     run_cases(&b, argc, argv);
-    spw_detach(&b.client);
-    spw_state_close(b.state, true);
-    spw_conf_destroy(b.conf);
-    n = snprintf(text, sizeof text, "rm -rf %s", dir);
-    return n > 0 && system(text) == 0 ? 0 : 1;
+    return bench_close(&b) ? 0 : 1;
 }
