@@ -61,6 +61,14 @@ static inline uint32_t spw_load32_acq(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* Two 32-bit words that stand in one of 64, as one value. */
+typedef uint64_t __attribute__((may_alias)) spw__pair;
+static inline uint64_t spw_load_pair_acq(const uint32_t *words)
+{
+    SPW_STEP_SEE(words);
+    return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE);
+}
+
 static inline void spw_store_rel(uint64_t *word, uint64_t value)
 {
     SPW_STEP_SET(word);

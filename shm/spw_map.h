@@ -42,6 +42,7 @@ struct spw_map {
     uint64_t pub_bytes, rw_bytes;
     uint64_t pub_inode, rw_inode;
     uint64_t generation;
+    uint64_t made_ns; /* tells it from others that were mapped where it is */
     uint64_t base_ns;
     uint64_t lock_base;
     uint32_t layout_major, layout_minor;
@@ -365,6 +366,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
         status = SPW_STATUS_CORRUPT;
     if (status != SPW_STATUS_OK)
         spw_map_close(map);
+    map->made_ns = spw_now_ns();
     return status;
 }
 

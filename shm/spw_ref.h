@@ -21,6 +21,8 @@ extern "C" {
 struct spw__ref_bucket {
     uint64_t slot_version; /* as the configuration's slot says it; 0 = not known: the whole way each time */
     uint64_t slot;         /* that slot, where it stands in the bucket's word */
+    uint64_t state_pair,
+        counts_pair; /* the account's state and generation, limiters and permits: see spw__ref_same */
     uint32_t limiter_index;
     const struct spw_limiter *limiter;
     struct spw_limiter_words *words;
@@ -44,6 +46,7 @@ struct spw_ref {
     const struct spw_account *record;
     const uint32_t *skip; /* of the integration, or of the account: by endpoint */
     struct spw_account_words *words;
+    uint64_t made_ns; /* of the mapping that bucket is about */
     uint64_t *counts; /* the account's statistics of slot 0, and how far it is to the next slot's */
     uint64_t counts_per_slot;
     struct spw__ref_bucket bucket;
@@ -96,7 +99,8 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
 SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref)
 {
     /* SYNC skip: relaxed: a lone word. */
-    return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF;
+    return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint & 3) * 8 &
+           0xFF; /* the fourth byte is zero */
 }
 
 /* For spw_admit: the class, and the limiters that do not apply. */
@@ -116,9 +120,8 @@ SPW_HOT bool spw__ref_same(const struct spw_ref *ref)
 {
     const struct spw_account *a = ref->record;
     /* SYNC account: acquire: the rest of a LIVE record is filled. */
-    return spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
-           spw_load32_rlx(&a->record_generation) == ref->account_generation &&
-           spw_load32_rlx(&a->permits_count) == 0 && spw_load32_rlx(&a->limiters_count) == 1 &&
+    return spw_load_pair_acq(&a->state) == ref->bucket.state_pair &&
+           spw_load_pair_acq(&a->limiters_count) == ref->bucket.counts_pair &&
            spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
 }
 
@@ -128,6 +131,9 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
     struct spw__ref_bucket *b = &ref->bucket;
     struct spw_gcra g;
     b->slot_version = 0;
+    const uint32_t state[2] = {SPW_RECORD_LIVE, ref->account_generation}, counts[2] = {1, 0};
+    memcpy(&b->state_pair, state, sizeof state);
+    memcpy(&b->counts_pair, counts, sizeof counts);
     b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
     b->limiter = spw_limiter_at(map, b->limiter_index);
     b->words = spw_limiter_words_at(map, b->limiter_index);
@@ -137,6 +143,7 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
     if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words ||
         !spw_account_conf_read(ref->record, &ref->conf))
         return;
+    ref->made_ns = map->made_ns;
     ref->counts = stats->count;
     ref->counts_per_slot =
         (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
@@ -288,7 +295,8 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
 SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w)
 {
     const struct spw_header *pub = spw_map_pub(map);
-    if (!ref->bucket.slot_version || !spw__ref_is_of(map, ref) || !spw__ref_same(ref))
+    if (!ref->bucket.slot_version || ref->made_ns != map->made_ns || ref->pub != map->pub ||
+        !spw__ref_same(ref))
         return false;
     w->breaker = spw_load_acq(&ref->words->breaker); /* SYNC breaker: acquire */
     w->gate = spw_load_acq(&ref->words->gate);       /* SYNC gate: acquire */

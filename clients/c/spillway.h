@@ -272,6 +272,8 @@ static inline uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load
 static inline uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 static inline uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 static inline uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+typedef uint64_t __attribute__((may_alias)) spw__pair;
+static inline uint64_t spw_load_pair_acq(const uint32_t *words) { return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE); }
 static inline void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -333,7 +335,6 @@ struct spw_header {
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
 enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER };
-#define SPW_ENDPOINTS_COUNT 3u
 enum spw_forced { SPW_FORCED_NOT, SPW_FORCED_OPEN, SPW_FORCED_CLOSED, SPW_FORCED_DISABLED, SPW_FORCED_OBSERVE };
 struct spw_account_conf {
   uint32_t consecutive_429_count; uint32_t ratio_429_ppm; uint32_t minimum_count; uint32_t window_tick_ms; uint32_t cooldown_min_ms; uint32_t cooldown_max_ms;
@@ -510,9 +511,9 @@ static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t lev
 #define SPW_CLOCK_AHEAD_MAX_NS UINT64_C(60000000000)
 struct spw_identity { int lock_fd; uint32_t slot; uint32_t generation; uint32_t uid; };
 struct spw_map {
-  uint8_t *pub; uint8_t *rw; uint64_t pub_bytes, rw_bytes; uint64_t pub_inode, rw_inode; uint64_t generation; uint64_t base_ns; uint64_t lock_base;
-  uint32_t layout_major, layout_minor; struct spw_section pub_section[SPW_PUB_SECTIONS]; struct spw_section rw_section[SPW_RW_SECTIONS]; uint64_t index_mask;
-  uint32_t records_per_half; struct spw_identity self; uint64_t replaced_ns; struct spw_map *older;
+  uint8_t *pub; uint8_t *rw; uint64_t pub_bytes, rw_bytes; uint64_t pub_inode, rw_inode; uint64_t generation; uint64_t made_ns; uint64_t base_ns;
+  uint64_t lock_base; uint32_t layout_major, layout_minor; struct spw_section pub_section[SPW_PUB_SECTIONS]; struct spw_section rw_section[SPW_RW_SECTIONS];
+  uint64_t index_mask; uint32_t records_per_half; struct spw_identity self; uint64_t replaced_ns; struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
 static inline struct spw_header *spw_map_rw(const struct spw_map *map) { return (struct spw_header *)(void *)map->rw; }
@@ -655,7 +656,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
   if (status == SPW_STATUS_OK) status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, SPW_RW_SECTIONS, map->rw_section, map);
   if (status == SPW_STATUS_OK && !spw__shape_ok(map)) status = SPW_STATUS_CORRUPT;
   if (status != SPW_STATUS_OK) spw_map_close(map);
-  return status;
+  map->made_ns = spw_now_ns(); return status;
 }
 static inline uint64_t spw_map_silence_ns(const struct spw_map *map, uint64_t now_ns) {
   uint64_t beat = spw_load_rlx(&spw_map_pub(map)->heartbeat_ns); if (beat == SPW_HEARTBEAT_STOPPED) return SPW_HEARTBEAT_STOPPED;
@@ -1201,14 +1202,15 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
 
 /* ---- spw_ref.h ---- */
 struct spw__ref_bucket {
-  uint64_t slot_version; uint64_t slot; uint32_t limiter_index; const struct spw_limiter *limiter; struct spw_limiter_words *words; const uint64_t *version;
-  uint64_t base_ns, span_ns; uint64_t units_fixed, units_num, units_den, e0_units, burst_units, units_per_token; uint64_t ns_fixed; uint64_t nearly_full_units;
+  uint64_t slot_version; uint64_t slot; uint64_t state_pair, counts_pair; uint32_t limiter_index; const struct spw_limiter *limiter;
+  struct spw_limiter_words *words; const uint64_t *version; uint64_t base_ns, span_ns;
+  uint64_t units_fixed, units_num, units_den, e0_units, burst_units, units_per_token; uint64_t ns_fixed; uint64_t nearly_full_units;
   uint64_t keep_units, tokens_max;
 };
 struct spw_ref {
   char account[SPW_NAME_BYTES]; char integration[SPW_NAME_BYTES]; enum spw_endpoint endpoint; uint64_t generation; uint32_t account_index, account_generation;
-  bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; uint64_t *counts;
-  uint64_t counts_per_slot; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
+  bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; uint64_t made_ns;
+  uint64_t *counts; uint64_t counts_per_slot; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
   memset(ref, 0, sizeof *ref); if (account) memcpy(ref->account, account, strnlen(account, sizeof ref->account - 1));
@@ -1231,7 +1233,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
   }
   return ref->generation != 0;
 }
-SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) { return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint % SPW_ENDPOINTS_COUNT * 8) & 0xFF; }
+SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) { return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint & 3) * 8 & 0xFF; }
 static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
   return SPW_ACQUIRE_SKIP(spw__ref_skip(ref)) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
 }
@@ -1240,15 +1242,18 @@ SPW_HOT bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref
 }
 SPW_HOT bool spw__ref_same(const struct spw_ref *ref) {
   const struct spw_account *a = ref->record;
-  return spw_load32_acq(&a->state) == SPW_RECORD_LIVE && spw_load32_rlx(&a->record_generation) == ref->account_generation &&
-      spw_load32_rlx(&a->permits_count) == 0 && spw_load32_rlx(&a->limiters_count) == 1 && spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
+  return spw_load_pair_acq(&a->state) == ref->bucket.state_pair && spw_load_pair_acq(&a->limiters_count) == ref->bucket.counts_pair &&
+      spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
 }
 static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref) {
-  struct spw__ref_bucket *b = &ref->bucket; struct spw_gcra g; b->slot_version = 0; b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
+  struct spw__ref_bucket *b = &ref->bucket; struct spw_gcra g; b->slot_version = 0;
+  const uint32_t state[2] = {SPW_RECORD_LIVE, ref->account_generation}, counts[2] = {1, 0};
+  memcpy(&b->state_pair, state, sizeof state); memcpy(&b->counts_pair, counts, sizeof counts); b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
   b->limiter = spw_limiter_at(map, b->limiter_index); b->words = spw_limiter_words_at(map, b->limiter_index);
   struct spw_stats *stats = spw_stats_at(map, ref->account_index); ref->conf_seq = spw_load_acq(&ref->record->conf_seq);
   if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words || !spw_account_conf_read(ref->record, &ref->conf)) return;
-  ref->counts = stats->count; ref->counts_per_slot = (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
+  ref->made_ns = map->made_ns; ref->counts = stats->count;
+  ref->counts_per_slot = (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
   uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
   if (!spw_limiter_conf_read(b->limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX || g.units_num < g.units_den ||
       g.units_num / g.units_den > SPW_UNITS_PER_NS || g.e0_units < g.burst_units || g.e0_units > SPW_LEVEL_MAX / 2 || g.reserve_units > g.burst_units)
@@ -1312,7 +1317,8 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
   return true;
 }
 SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w) {
-  const struct spw_header *pub = spw_map_pub(map); if (!ref->bucket.slot_version || !spw__ref_is_of(map, ref) || !spw__ref_same(ref)) return false;
+  const struct spw_header *pub = spw_map_pub(map);
+  if (!ref->bucket.slot_version || ref->made_ns != map->made_ns || ref->pub != map->pub || !spw__ref_same(ref)) return false;
   w->breaker = spw_load_acq(&ref->words->breaker); w->gate = spw_load_acq(&ref->words->gate); w->forced = spw_load_rlx(&ref->record->forced);
   w->switches = spw_load_rlx(&ref->record->switches) | spw_load_rlx(&ref->bucket.limiter->switches) | spw_load_rlx(&pub->switches);
   w->skip = (spw__ref_skip(ref) & 1) != 0; return true;

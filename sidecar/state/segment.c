@@ -135,6 +135,7 @@ static enum spw_status fill_pair(struct spw_map *map, const struct spw_plan *pla
     memcpy(map->pub_section, plan->pub, sizeof plan->pub);
     memcpy(map->rw_section, plan->rw, sizeof plan->rw);
     map->generation = generation;
+    map->made_ns = spw_now_ns();
     map->base_ns = now_ns;
     map->lock_base = SPW_LOCK_BASE;
     map->layout_major = SPW_SEGMENT_MAJOR;
