@@ -371,8 +371,11 @@ enum spw_stat {
     SPW_STAT_FALLBACK, /* fallback answers given out by the client itself */
     SPW_STAT_NO_RATE,
     SPW_STAT_FLAG_REFUSED,
-    SPW_STAT_USED
+    SPW_STAT_USED,
+    SPW_STAT_OWN =
+        SPW_STAT_USED /* since 1.1: the first SPW_STATS_OWN_COUNT again, by plain stores: see spw_ref.h */
 };
+#define SPW_STATS_OWN_COUNT 4u
 struct spw_stats {
     uint64_t count[SPW_STATS_COUNT];
 };

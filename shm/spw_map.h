@@ -36,6 +36,7 @@ struct spw_identity {
     uint32_t uid;
 };
 
+#define SPW_MAP_COUNTERS 16u
 struct spw_map {
     uint8_t *pub; /* read-only for clients */
     uint8_t *rw;
@@ -51,8 +52,9 @@ struct spw_map {
     uint64_t index_mask; /* index words of one half, less one */
     uint32_t records_per_half;
     struct spw_identity self;
-    uint64_t replaced_ns;  /* when the owner mapped a successor; 0 = it is the newest */
-    struct spw_map *older; /* kept until detach: another thread may still be inside it */
+    const void *counter[SPW_MAP_COUNTERS]; /* which struct spw_ref counts by plain stores: see spw_ref.h */
+    uint64_t replaced_ns;                  /* when the owner mapped a successor; 0 = it is the newest */
+    struct spw_map *older;                 /* kept until detach: another thread may still be inside it */
 };
 
 static inline struct spw_header *spw_map_pub(const struct spw_map *map)

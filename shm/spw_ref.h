@@ -49,6 +49,8 @@ struct spw_ref {
     uint64_t made_ns; /* of the mapping that bucket is about */
     uint64_t *counts; /* the account's statistics of slot 0, and how far it is to the next slot's */
     uint64_t counts_per_slot;
+    const struct spw_ref
+        *counter; /* itself, when it is the one of this process that counts by plain stores */
     struct spw__ref_bucket bucket;
     struct spw_account_conf conf; /* as of conf_seq */
     uint64_t conf_seq;
@@ -125,6 +127,32 @@ SPW_HOT bool spw__ref_same(const struct spw_ref *ref)
            spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
 }
 
+/* Counting costs a refusal as much as all the rest when each count is a locked addition. So the first ref of an account
+ * in a process has counters of its own in the process's line, SPW_STAT_OWN, which nobody else adds to; the others share
+ * the ordinary ones. It is known by its address, so that a copy of it counts like any other. */
+static inline void spw__ref_claim_counter(const struct spw_map *map, struct spw_ref *ref)
+{
+    const void **at = (const void **)(uintptr_t)&map->counter[ref->account_index % SPW_MAP_COUNTERS],
+               *nobody = NULL;
+    /* SYNC counter: relaxed: a lone word, private to the process. */
+    bool mine = __atomic_compare_exchange_n(at, &nobody, ref, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+                nobody == ref;
+    ref->counter = mine && map->layout_minor >= 1 ? ref : NULL;
+}
+
+/* spw_stat_count, its place known. */
+SPW_HOT void spw__ref_count(const struct spw_map *map, const struct spw_ref *ref, enum spw_stat stat)
+{
+    uint64_t *count = ref->counts + map->self.slot * ref->counts_per_slot + stat;
+    if (map->self.lock_fd < 0)
+        return;
+    /* SYNC own-counts: relaxed: statistics, and this their one writer. */
+    if (__builtin_expect(ref->counter == ref, 1))
+        spw_store_rlx(count + SPW_STAT_OWN, spw_load_rlx(count + SPW_STAT_OWN) + 1);
+    else
+        spw_add_rlx(count, 1);
+}
+
 /* Remember the account's configuration, and the one that the word of its only bucket names now. */
 static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref)
 {
@@ -144,6 +172,7 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
         !spw_account_conf_read(ref->record, &ref->conf))
         return;
     ref->made_ns = map->made_ns;
+    spw__ref_claim_counter(map, ref);
     ref->counts = stats->count;
     ref->counts_per_slot =
         (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
@@ -325,10 +354,8 @@ SPW_HOT bool spw__ref_quick(const struct spw_map *map, const struct spw_ref *ref
     bool open = d.verdict == SPW_ALLOW, free = w->skip || w->switches & SPW_SWITCH_KILL;
     if (!free && (w->switches || !spw__ref_take(ref, tokens, now_ns, take && open, &d, &ticket->charge[0])))
         return false;
-    if (take && map->self.lock_fd >= 0) /* spw_stat_count, its place known */
-        spw_add_rlx(ref->counts + map->self.slot * ref->counts_per_slot +
-                        (d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause)),
-                    1);
+    if (take) /* all that is counted here is among the first SPW_STATS_OWN_COUNT */
+        spw__ref_count(map, ref, d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause));
     a->verdict = d.verdict;
     a->cause = d.cause;
     a->wait_ns = d.wait_ns;

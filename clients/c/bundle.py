@@ -218,6 +218,20 @@ def pack_blocks(lines):
     return out
 
 
+def hug(text):
+    """Of what is packed anyway: a block's last return and the braces that end with it share a line."""
+    out = []
+    for line in text.split("\n"):
+        last = out[-1] if out else ""
+        whole = len(out) < 2 or starts_whole(out[-2]) or out[-2].rstrip().endswith(")")
+        if (re.match(r" *\}$", line) and len(last) + 2 <= WIDTH and
+                (re.match(r" *\}[ }]*$", last) or (re.match(r" +return\b[^{]*;$", last) and whole))):
+            out[-1] = last + " }"
+        else:
+            out.append(line)
+    return "\n".join(out)
+
+
 def pack(text):
     lines = text.split("\n")
     while True:
@@ -234,7 +248,7 @@ def bundle():
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
     for name in ORDER:
         part = strip_bodies(parts[name]) if name in PUBLIC else parts[name]
-        out += f"\n/* ---- {name} ---- */\n{pack(part)}\n"
+        out += f"\n/* ---- {name} ---- */\n{pack(part) if name in PUBLIC else hug(pack(part))}\n"
     return drop_unused_constants(out) + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n"
 
 

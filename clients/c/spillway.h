@@ -276,8 +276,7 @@ typedef uint64_t __attribute__((may_alias)) spw__pair;
 static inline uint64_t spw_load_pair_acq(const uint32_t *words) { return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE); }
 static inline void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
-  return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
+  return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
 static inline uint64_t spw_add(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL); }
 static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
 static inline void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
@@ -391,8 +390,8 @@ enum spw_slot_state { SPW_SLOT_FREE, SPW_SLOT_LIVE, SPW_SLOT_DEAD, SPW_SLOT_RESE
 struct spw_slot { uint64_t word; uint64_t attached_ns; uint32_t uid; uint32_t spare0; uint64_t spare[13]; };
 enum spw_stat {
   SPW_STAT_ALLOW, SPW_STAT_DENY_BUCKET, SPW_STAT_DENY_GATE, SPW_STAT_DENY_BREAKER, SPW_STAT_DENY_CONCURRENCY, SPW_STAT_DENY_OTHER, SPW_STAT_OBSERVED,
-  SPW_STAT_FALLBACK, SPW_STAT_NO_RATE, SPW_STAT_FLAG_REFUSED,
-  SPW_STAT_USED
+  SPW_STAT_FALLBACK, SPW_STAT_NO_RATE, SPW_STAT_FLAG_REFUSED, SPW_STAT_USED,
+  SPW_STAT_OWN = SPW_STAT_USED
 };
 struct spw_stats { uint64_t count[SPW_STATS_COUNT]; };
 enum spw_cell_state { SPW_CELL_FREE, SPW_CELL_WRITING, SPW_CELL_READY, SPW_CELL_CHAINED, SPW_CELL_TAKEN };
@@ -423,8 +422,7 @@ static inline bool spw_latch_read(const uint64_t *seq, const uint64_t *slots, si
     if (spw_load_rlx(seq) == before) return true;
     spw_relax();
   }
-  return false;
-}
+  return false; }
 
 /* ---- spw_gcra.h ---- */
 __extension__ typedef unsigned __int128 spw_u128; __extension__ typedef __int128 spw_i128;
@@ -441,8 +439,7 @@ struct spw_gcra {
 };
 static inline uint64_t spw__gcd(uint64_t a, uint64_t b) {
   while (b) { uint64_t r = a % b; a = b; b = r; }
-  return a;
-}
+  return a; }
 static inline uint64_t spw__gcra_salt(uint64_t version) { return (version * UINT64_C(0x9E3779B97F4A7C15)) >> 10; }
 static inline bool spw_gcra_configure(
     struct spw_limiter_conf *out, uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count, uint64_t reserve_count, uint64_t base_ns, uint64_t version) {
@@ -475,19 +472,16 @@ static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns
 }
 static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns) {
   if (g->units_den <= 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX) return 0;
-  return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num;
-}
+  return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num; }
 static inline uint64_t spw_gcra_when(const struct spw_gcra *g, uint64_t units) {
   if (units <= g->e0_units) return g->units_den ? g->base_ns : 0;
   if (g->units_num == 0 || units > SPW_LEVEL_MAX) return SPW_FOREVER_NS;
   uint64_t more = units - g->e0_units;
   spw_u128 dt = g->units_den ? ((spw_u128)more * g->units_den + g->units_num - 1) / g->units_num : (spw_u128)((more - 1) / g->units_num) * g->window_ns;
   if (dt > UINT64_MAX - 1 - g->base_ns) return SPW_FOREVER_NS;
-  return g->base_ns + (uint64_t)dt;
-}
+  return g->base_ns + (uint64_t)dt; }
 static inline spw_u128 spw_gcra_earned_in(const struct spw_gcra *g, uint64_t span_ns) {
-  return g->units_den ? (spw_u128)span_ns * g->units_num / g->units_den : (spw_u128)(span_ns / g->window_ns + 1) * g->units_num;
-}
+  return g->units_den ? (spw_u128)span_ns * g->units_num / g->units_den : (spw_u128)(span_ns / g->window_ns + 1) * g->units_num; }
 enum spw_gcra_result { SPW_GCRA_TAKE, SPW_GCRA_WAIT, SPW_GCRA_NEVER };
 static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint64_t level, uint64_t now_ns, uint64_t tokens, uint64_t keep_units,
     uint64_t max_wait_ns, uint64_t *next_level, uint64_t *wait_ns) {
@@ -504,16 +498,16 @@ static inline enum spw_gcra_result spw_gcra_take(const struct spw_gcra *g, uint6
 }
 static inline uint64_t spw_gcra_available(const struct spw_gcra *g, uint64_t level, uint64_t now_ns) {
   uint64_t earned = spw_gcra_earned(g, now_ns); if (level >= earned) return 0;
-  return earned - level < g->burst_units ? earned - level : g->burst_units;
-}
+  return earned - level < g->burst_units ? earned - level : g->burst_units; }
 
 /* ---- spw_map.h ---- */
 #define SPW_CLOCK_AHEAD_MAX_NS UINT64_C(60000000000)
 struct spw_identity { int lock_fd; uint32_t slot; uint32_t generation; uint32_t uid; };
+#define SPW_MAP_COUNTERS 16u
 struct spw_map {
   uint8_t *pub; uint8_t *rw; uint64_t pub_bytes, rw_bytes; uint64_t pub_inode, rw_inode; uint64_t generation; uint64_t made_ns; uint64_t base_ns;
   uint64_t lock_base; uint32_t layout_major, layout_minor; struct spw_section pub_section[SPW_PUB_SECTIONS]; struct spw_section rw_section[SPW_RW_SECTIONS];
-  uint64_t index_mask; uint32_t records_per_half; struct spw_identity self; uint64_t replaced_ns; struct spw_map *older;
+  uint64_t index_mask; uint32_t records_per_half; struct spw_identity self; const void *counter[SPW_MAP_COUNTERS]; uint64_t replaced_ns; struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
 static inline struct spw_header *spw_map_rw(const struct spw_map *map) { return (struct spw_header *)(void *)map->rw; }
@@ -523,8 +517,7 @@ static inline uint64_t spw_now_ns(void) {
 static inline int64_t spw_wall_ms(void) { struct timespec t; clock_gettime(CLOCK_REALTIME, &t); return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000; }
 static inline uint64_t spw_map_ms(const struct spw_map *map, uint64_t ns) { return ns > map->base_ns ? (ns - map->base_ns) / UINT64_C(1000000) : 0; }
 static inline uint64_t spw_map_ms_up(const struct spw_map *map, uint64_t ns) {
-  return ns > map->base_ns ? (ns - map->base_ns + UINT64_C(999999)) / UINT64_C(1000000) : 0;
-}
+  return ns > map->base_ns ? (ns - map->base_ns + UINT64_C(999999)) / UINT64_C(1000000) : 0; }
 static inline uint64_t spw_map_ns_of_ms(const struct spw_map *map, uint64_t ms) { return map->base_ns + ms * UINT64_C(1000000); }
 static inline uint64_t spw__map_wait_ns(const struct spw_map *map, uint64_t ms, uint64_t max_ms, uint64_t now_ns) {
   uint64_t wait_ns = spw_map_ns_of_ms(map, ms) - now_ns; return wait_ns <= max_ms * UINT64_C(1000000) ? wait_ns : 0;
@@ -542,19 +535,16 @@ static inline uint64_t spw_format_hash(void) {
   };
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) hash = (hash ^ facts[i]) * UINT64_C(1099511628211);
-  return hash;
-}
+  return hash; }
 static inline void spw_boot_id(uint8_t out[16]) {
   memset(out, 0, 16); int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC); if (fd < 0) return;
   char text[64]; ssize_t n = read(fd, text, sizeof text - 1); close(fd); unsigned nibbles = 0;
   for (ssize_t i = 0; i < n && nibbles < 32; i++) {
     char c = text[i]; int v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; if (v < 0) continue;
     out[nibbles / 2] = (uint8_t)(out[nibbles / 2] | (nibbles % 2 ? v : v << 4)); nibbles++;
-  }
-}
+  } }
 static inline void *spw__record(uint8_t *file, const struct spw_section *section, uint64_t index) {
-  return index < section->count ? file + section->offset_bytes + index * section->stride_bytes : NULL;
-}
+  return index < section->count ? file + section->offset_bytes + index * section->stride_bytes : NULL; }
 #define SPW__ACCESSOR(noun, type, file, section)                                                                                                               \
   static inline type *spw_##noun##_at(const struct spw_map *map, uint64_t index) {                                                                             \
     return (type *)spw__record(map->file, &map->file##_section[section], index);                                                                               \
@@ -576,10 +566,8 @@ static inline bool spw__sections_ok(const struct spw_section *s, const struct sp
     if (s[i].stride_bytes < rule[i].base_bytes || s[i].stride_bytes % 8 || s[i].stride_bytes > (1u << 20) || s[i].offset_bytes % 8 ||
         s[i].offset_bytes < SPW_HEADER_BYTES || s[i].count > rule[i].count_max || (rule[i].count && s[i].count != rule[i].count) ||
         s[i].offset_bytes > total_bytes || (uint64_t)s[i].stride_bytes * s[i].count > total_bytes - s[i].offset_bytes)
-      return false;
-  }
-  return true;
-}
+      return false; }
+  return true; }
 static inline bool spw__shape_ok(struct spw_map *map) {
   static const struct spw__section_rule pub_rule[SPW_PUB_SECTIONS] = {
       {sizeof(struct spw_account), 0, 1024}, {sizeof(struct spw_integration), 0, 4096}, {sizeof(struct spw_limiter), 0, 4096},
@@ -660,8 +648,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
 }
 static inline uint64_t spw_map_silence_ns(const struct spw_map *map, uint64_t now_ns) {
   uint64_t beat = spw_load_rlx(&spw_map_pub(map)->heartbeat_ns); if (beat == SPW_HEARTBEAT_STOPPED) return SPW_HEARTBEAT_STOPPED;
-  return now_ns > beat ? now_ns - beat : 0;
-}
+  return now_ns > beat ? now_ns - beat : 0; }
 
 /* ---- spw_slot.h ---- */
 #ifndef F_OFD_SETLK
@@ -713,8 +700,7 @@ static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint
 }
 static inline bool spw_bucket_level_ok(const struct spw_gcra *g, uint64_t level, uint64_t now_ns) {
   uint64_t earned = spw_gcra_earned(g, now_ns); if (level <= earned) return true;
-  return level - earned <= spw_gcra_earned_in(g, SPW_AHEAD_MAX_NS) + g->burst_units;
-}
+  return level - earned <= spw_gcra_earned_in(g, SPW_AHEAD_MAX_NS) + g->burst_units; }
 static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t bad, uint64_t now_ns) {
   struct spw_gcra g; uint32_t slot = (uint32_t)(spw_load_acq(&limiter->current) % SPW_CONFIG_SLOTS); if (!spw_limiter_conf_read(limiter, slot, &g)) return;
   if (spw_cas(&words->level, &bad, spw_bucket_word(slot, spw_gcra_earned(&g, now_ns)))) spw_add_rlx(&words->healed_count, 1);
@@ -728,11 +714,9 @@ static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct sp
   *word = spw_load_acq(&words->level); if (*word == SPW_MOVED) return true;
   if (!spw_limiter_conf_read(limiter, spw_bucket_slot(*word), g)) {
     if (spw_load_acq(&words->level) == *word) spw_bucket_heal(limiter, words, *word, now_ns);
-    return false;
-  }
+    return false; }
   if (!spw_bucket_level_ok(g, spw_bucket_level(*word), now_ns)) { spw_bucket_heal(limiter, words, *word, now_ns); return false; }
-  return true;
-}
+  return true; }
 static inline struct spw_bucket_answer spw_bucket_take(
     const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t tokens, bool keep_reserve, uint64_t max_wait_ns, bool take) {
   struct spw_bucket_answer answer; memset(&answer, 0, sizeof answer); answer.result = SPW_BUCKET_WAIT;
@@ -775,8 +759,7 @@ static inline void spw_bucket_give_back(
     else (void)spw_add(&words->returned_units, to - from);
     if (done) return;
     spw_relax();
-  }
-}
+  } }
 
 /* ---- spw_breaker.h ---- */
 enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_OPEN };
@@ -799,8 +782,7 @@ static inline bool spw_account_conf_read(const struct spw_account *account, stru
 }
 static inline bool spw__breaker_sane(const struct spw_breaker_word *b, const struct spw_account_conf *conf, uint64_t now_ms) {
   uint64_t ahead = (uint64_t)conf->cooldown_max_ms + conf->probe_ms + SPW__BREAKER_SLACK_MS;
-  return b->state <= SPW_BREAKER_HALF_OPEN && b->time_ms <= now_ms + ahead;
-}
+  return b->state <= SPW_BREAKER_HALF_OPEN && b->time_ms <= now_ms + ahead; }
 enum spw_breaker_verdict { SPW_BREAKER_PASS, SPW_BREAKER_PROBE, SPW_BREAKER_REFUSE, SPW_BREAKER_GONE };
 struct spw_breaker_answer { enum spw_breaker_verdict verdict; uint32_t epoch; uint64_t wait_ns; uint32_t state; bool forced; bool observed; };
 static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *map, const struct spw_account *account, struct spw_account_words *words,
@@ -827,9 +809,7 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
     if (sane && !take) { answer.verdict = SPW_BREAKER_PASS; return answer; }
     if (spw_cas(&words->breaker, &word, spw_breaker_pack(&next)) && sane) {
       answer.verdict = SPW_BREAKER_PROBE; answer.epoch = next.epoch & SPW_EPOCH_MASK; answer.state = SPW_BREAKER_HALF_OPEN; return answer;
-    }
-  }
-}
+    } } }
 static inline void spw_breaker_probe_back(const struct spw_map *map, struct spw_account_words *words, uint32_t epoch, uint64_t now_ns) {
   uint64_t word = spw_load_acq(&words->breaker); struct spw_breaker_word b = spw_breaker_unpack(word);
   if (b.state != SPW_BREAKER_HALF_OPEN || b.epoch != epoch) return;
@@ -842,20 +822,17 @@ static inline void spw__window_count(struct spw_account_words *words, uint32_t t
     uint64_t word = spw_load_rlx(cell); uint64_t n_total = word & 0xFFFF, n_bad = word >> 16 & 0xFFFF; if ((uint32_t)(word >> 32) != tick) n_total = n_bad = 0;
     if (n_total == 0xFFFF) { n_total /= 2; n_bad /= 2; }
     n_total++; n_bad += bad; if (spw_cas(cell, &word, (uint64_t)tick << 32 | n_bad << 16 | n_total)) return;
-  }
-}
+  } }
 static inline bool spw__window_bad(const struct spw_account_words *words, const struct spw_account_conf *conf, uint32_t tick, uint32_t since_tick) {
   uint64_t total = 0, bad = 0;
   for (unsigned i = 0; i < SPW_WINDOW_WORDS; i++) {
     uint64_t word = spw_load_rlx(&words->window[i]); uint32_t at = (uint32_t)(word >> 32); if (at > tick || tick - at >= 10 || at < since_tick) continue;
     total += word & 0xFFFF; bad += word >> 16 & 0xFFFF;
   }
-  return total >= conf->minimum_count && bad * 1000000u > (uint64_t)conf->ratio_429_ppm * total;
-}
+  return total >= conf->minimum_count && bad * 1000000u > (uint64_t)conf->ratio_429_ppm * total; }
 static inline uint64_t spw_breaker_cooldown_ms(const struct spw_account_conf *conf, uint32_t trips) {
   uint64_t ms = conf->cooldown_min_ms; for (uint32_t i = 1; i < trips && ms < conf->cooldown_max_ms; i++) ms *= 2;
-  return ms < conf->cooldown_max_ms ? ms : conf->cooldown_max_ms;
-}
+  return ms < conf->cooldown_max_ms ? ms : conf->cooldown_max_ms; }
 static inline void spw__breaker_trip(const struct spw_map *map, struct spw_breaker_word *b, const struct spw_account_conf *conf, uint64_t now_ns) {
   b->trips = b->trips < SPW_TRIPS_MAX ? b->trips + 1 : SPW_TRIPS_MAX; b->state = SPW_BREAKER_OPEN; b->consecutive = 0; b->epoch++;
   b->time_ms = spw_map_ms_up(map, now_ns) + spw_breaker_cooldown_ms(conf, b->trips);
@@ -879,8 +856,7 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
     }
     uint64_t packed = spw_breaker_pack(&next); if (packed != word && !spw_cas(&words->breaker, &word, packed)) continue;
     if (b.state == SPW_BREAKER_HALF_OPEN && next.state == SPW_BREAKER_CLOSED) spw_store_rlx(&words->window[tick % SPW_WINDOW_WORDS], (uint64_t)tick << 32);
-    return next.state != b.state;
-  }
+    return next.state != b.state; }
 }
 
 /* ---- spw_gate.h ---- */
@@ -902,15 +878,13 @@ static inline const char *spw_gate_name(uint32_t source) {
   switch (source) {
     SPW_GATE_TABLE(SPW__X)
   default: return "unknown";
-  }
-}
+  } }
 #undef SPW__X
 #define SPW_GATE_UNKNOWN_MS UINT64_C(1000)
 #define SPW_GATE_MAX_MS UINT64_C(86400000)
 #define SPW__OBS_MASK UINT64_C(0x1FFFFF)
 static inline uint64_t spw__gate_word(uint32_t source, uint64_t observation, uint64_t until_ms) {
-  return (uint64_t)source << 60 | (observation & SPW__OBS_MASK) << 39 | (until_ms & SPW_TIME_MASK);
-}
+  return (uint64_t)source << 60 | (observation & SPW__OBS_MASK) << 39 | (until_ms & SPW_TIME_MASK); }
 static inline uint32_t spw_gate_source(uint64_t word) { return (uint32_t)(word >> 60); }
 static inline uint64_t spw_gate_until_ms(uint64_t word) { return word & SPW_TIME_MASK; }
 static inline bool spw__gate_newer(uint64_t a, uint64_t b) { uint64_t d = (a - b) & SPW__OBS_MASK; return d != 0 && d <= SPW__OBS_MASK / 2; }
@@ -926,8 +900,7 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
     if (now_ms < until_ms && until_ms <= now_ms + SPW_GATE_MAX_MS) { *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns; return SPW_GATE_SHUT; }
     if (until_ms > now_ms || !spw__gate_asks(*source) || !take) return SPW_GATE_PASS;
     if (spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, word >> 39 & SPW__OBS_MASK, now_ms + conf->probe_ms))) return SPW_GATE_PASS_REFRESH;
-  }
-}
+  } }
 static inline void spw_gate_shut(
     const struct spw_map *map, struct spw_account_words *words, uint64_t until_ns, uint32_t source, uint64_t sent_ns, uint64_t now_ns) {
   uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns); uint64_t until_ms = spw_map_ms_up(map, until_ns);
@@ -937,8 +910,7 @@ static inline void spw_gate_shut(
     uint64_t old_until_ms = spw_gate_until_ms(word), old_observation = word >> 39 & SPW__OBS_MASK; bool asked = spw_gate_source(word) == SPW_GATE_REFRESH;
     bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation); if (!newer && until_ms <= old_until_ms && !asked) return;
     if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return;
-  }
-}
+  } }
 static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns, uint64_t now_ns, bool refresh) {
   uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns); uint64_t word = spw_load_acq(&words->gate);
   while (word != 0 && word != SPW_MOVED) {
@@ -946,8 +918,7 @@ static inline void spw_gate_open(const struct spw_map *map, struct spw_account_w
     bool told = source == SPW_GATE_RETRY_AFTER && now_ms < spw_gate_until_ms(word);
     if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK))) return;
     if (spw_cas(&words->gate, &word, 0)) return;
-  }
-}
+  } }
 static inline void spw_gate_refresh_back(
     const struct spw_map *map, struct spw_account_words *words, const struct spw_account_conf *conf, uint64_t claimed_ns, uint64_t now_ns) {
   uint64_t word = spw_load_acq(&words->gate), observation = word >> 39 & SPW__OBS_MASK;
@@ -959,11 +930,9 @@ static inline void spw_gate_refresh_back(
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
 #define SPW_PERMIT_MAX_MS 60000u
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms) {
-  return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 | (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK);
-}
+  return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 | (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK); }
 static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word) {
-  return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45;
-}
+  return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45; }
 static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms) {
   uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK; return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS);
 }
@@ -977,10 +946,8 @@ static inline bool spw_permit_take(
     uint64_t held = spw_load_acq(permit);
     while (!spw__permit_busy(held, now_ms)) {
       if (spw_cas(permit, &held, mine)) { *word = mine; return true; }
-    }
-  }
-  return false;
-}
+    } }
+  return false; }
 static inline void spw_permit_release(const struct spw_map *map, uint32_t index, uint64_t word) {
   uint64_t *permit = spw_permit_at(map, index); if (permit) (void)spw_cas(permit, &word, 0);
 }
@@ -1012,12 +979,10 @@ struct spw_ticket {
 static inline uint64_t spw_admission_tokens_milli(const struct spw_admission *a) {
   if (a->units_per_token == 0) return 0;
   uint64_t whole = a->available_units / a->units_per_token, rest = a->available_units % a->units_per_token;
-  return whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / a->units_per_token);
-}
+  return whole * 1000 + (uint64_t)((spw_u128)rest * 1000 / a->units_per_token); }
 static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t account_index) {
   if (map->self.lock_fd < 0) return NULL;
-  return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index);
-}
+  return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index); }
 static inline void spw_stat_count(const struct spw_map *map, uint32_t account_index, enum spw_stat stat) {
   struct spw_stats *stats = spw__stats(map, account_index); if (stats) spw_add_rlx(&stats->count[stat], 1);
 }
@@ -1032,11 +997,9 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   case SPW_CAUSE_BREAKER_FORCED: return SPW_STAT_DENY_BREAKER;
   case SPW_CAUSE_CONCURRENCY: return SPW_STAT_DENY_CONCURRENCY;
   default: return SPW_STAT_DENY_OTHER;
-  }
-}
+  } }
 static inline enum spw_fallback spw_refusal_type(enum spw_cause cause) {
-  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE;
-}
+  return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE; }
 struct spw__account_view {
   const struct spw_map *map; const struct spw_account *account; struct spw_account_words *words; struct spw_account_conf conf; uint32_t index;
   uint32_t permits_count; uint32_t limiters_count; uint32_t flags; uint64_t tokens; uint64_t now_ns; uint64_t last_start_ns; uint32_t late;
@@ -1053,14 +1016,12 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
     uint32_t limiter = spw_load32_rlx(&v->account->limiters[i]); v->limiter[i] = spw_limiter_at(map, limiter);
     v->limiter_words[i] = spw_limiter_words_at(map, limiter); if (!v->limiter[i] || !v->limiter_words[i]) return false;
   }
-  return true;
-}
+  return true; }
 static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause, uint64_t wait_ns) {
   bool first = a->verdict == SPW_ALLOW; if (verdict == SPW_NOT_ATTACHED || first || (a->verdict == SPW_DENY && verdict == SPW_NEVER)) a->verdict = verdict;
   if (verdict == SPW_NOT_ATTACHED || first) a->cause = cause;
   if (wait_ns > a->wait_ns) a->wait_ns = wait_ns;
-  return false;
-}
+  return false; }
 static inline bool spw__admit_state(struct spw__account_view *v, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0; uint32_t source = 0; bool retry = (v->flags & SPW_ACQUIRE_RETRY) != 0;
   enum spw_gate_verdict gate = spw_gate_enter(v->map, v->words, &v->conf, v->now_ns, take && !retry, &wait_ns, &source);
@@ -1092,8 +1053,7 @@ static inline bool spw__admit_limiter(
   if (observe) { a->observed = true; return true; }
   if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
   bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
-  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
-}
+  return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns); }
 static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns) {
   uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0; if (!v->permits_count) return false;
   return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >= v->permits_count ||
@@ -1107,8 +1067,7 @@ static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admis
     ok = spw__admit_limiter(v, i, false, a, ticket, &one_ns) && ok;
     if (one_ns > *wait_ns) { *wait_ns = one_ns; v->late = i; }
   }
-  return ok && a->verdict != SPW_NOT_ATTACHED;
-}
+  return ok && a->verdict != SPW_NOT_ATTACHED; }
 static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_ticket *ticket) {
   for (uint32_t i = 0; i < v->limiters_count; i++) {
     if (ticket->charged >> i & 1) spw_bucket_give_back(v->limiter[i], v->limiter_words[i], v->now_ns, ticket->tokens, &ticket->charge[i]);
@@ -1130,8 +1089,7 @@ static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_
     if (*wait_ns == 0) return true;
     spw__ticket_undo(v, ticket);
   }
-  return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, *wait_ns);
-}
+  return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, *wait_ns); }
 static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_ahead_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0; if (!v->permits_count || v->map->self.lock_fd < 0) return true;
   uint32_t use = (uint32_t)(v->now_ns >> 8); uint32_t life_ms = v->conf.permit_ms + (uint32_t)((wait_ahead_ns + 999999) / 1000000);
@@ -1139,15 +1097,13 @@ static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_a
   ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
       spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns, &ticket->permit_word, &ticket->permit_index);
   bool over = ticket->has_permit && share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
-  return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
-}
+  return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns); }
 static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
     spw__ticket_undo(v, ticket); return false;
   }
   if (wait_ns) { a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns; ticket->flags = v->flags; }
-  return true;
-}
+  return true; }
 static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns) {
   uint64_t most_ns = SPW_RESERVE_MAX_NS;
   if (v->permits_count) most_ns = v->conf.permit_ms < SPW_PERMIT_MAX_MS ? (SPW_PERMIT_MAX_MS - v->conf.permit_ms) * UINT64_C(1000000) : 0;
@@ -1165,8 +1121,7 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
   if (!peek && a.verdict != SPW_NOT_ATTACHED) {
     spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause)); if (a.observed) spw_stat_count(map, account_index, SPW_STAT_OBSERVED);
   }
-  return a;
-}
+  return a; }
 static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, struct spw__account_view *v) {
   const struct spw_account *account = spw_account_at(map, ticket->account_index);
   if (ticket->generation != map->generation || !account || !spw__account_open(map, ticket->account_index, account->record_generation, v)) return false;
@@ -1185,8 +1140,7 @@ static inline struct spw_admission spw_confirm(const struct spw_map *map, struct
   ticket->probe = ticket->refresh = false; ticket->taken_ns = now_ns; uint64_t wait_ns = 0;
   a.may_call = (ticket->start_at_ns == 0 || spw__take_tokens(&v, &wait_ns, &a, ticket)) && spw__admit_state(&v, true, &a, ticket); ticket->start_at_ns = 0;
   if (!a.may_call) { spw_abandon(map, ticket, now_ns); spw_stat_count(map, v.index, spw__stat_of(a.cause)); }
-  return a;
-}
+  return a; }
 struct spw_call_end { enum spw_outcome outcome; bool gate_shut; uint64_t gate_until_ns; uint32_t gate_source; bool gate_open; };
 static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, const struct spw_call_end *end) {
   struct spw__account_view v; if (!spw__ticket_open(map, ticket, now_ns, &v)) return false;
@@ -1197,8 +1151,7 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
   if (end->gate_shut) spw_gate_shut(map, v.words, end->gate_until_ns, end->gate_source, ticket->taken_ns, now_ns);
   else if (end->gate_open) spw_gate_open(map, v.words, ticket->taken_ns, now_ns, ticket->refresh);
   else if (end->outcome == SPW_OUTCOME_NEUTRAL && ticket->refresh) spw_gate_refresh_back(map, v.words, &v.conf, ticket->taken_ns, now_ns);
-  return changed;
-}
+  return changed; }
 
 /* ---- spw_ref.h ---- */
 struct spw__ref_bucket {
@@ -1210,7 +1163,7 @@ struct spw__ref_bucket {
 struct spw_ref {
   char account[SPW_NAME_BYTES]; char integration[SPW_NAME_BYTES]; enum spw_endpoint endpoint; uint64_t generation; uint32_t account_index, account_generation;
   bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; uint64_t made_ns;
-  uint64_t *counts; uint64_t counts_per_slot; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
+  uint64_t *counts; uint64_t counts_per_slot; const struct spw_ref *counter; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
   memset(ref, 0, sizeof *ref); if (account) memcpy(ref->account, account, strnlen(account, sizeof ref->account - 1));
@@ -1223,27 +1176,32 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
     if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
       ref->account_index = i; ref->account_generation = a->record_generation; ref->generation = map->generation; ref->pub = map->pub; ref->rw = map->rw;
       ref->record = a; ref->skip = &a->skip; ref->words = spw_account_words_at(map, i);
-    }
-  }
+    } }
   for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
     const struct spw_integration *n = spw_integration_at(map, i);
     if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index && strncmp(n->name, ref->integration, sizeof n->name) == 0) {
       ref->batch = n->batch != 0; ref->skip = &n->skip;
-    }
-  }
-  return ref->generation != 0;
-}
+    } }
+  return ref->generation != 0; }
 SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) { return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint & 3) * 8 & 0xFF; }
 static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
-  return SPW_ACQUIRE_SKIP(spw__ref_skip(ref)) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0);
-}
+  return SPW_ACQUIRE_SKIP(spw__ref_skip(ref)) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0); }
 SPW_HOT bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
-  return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
-}
+  return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw; }
 SPW_HOT bool spw__ref_same(const struct spw_ref *ref) {
   const struct spw_account *a = ref->record;
   return spw_load_pair_acq(&a->state) == ref->bucket.state_pair && spw_load_pair_acq(&a->limiters_count) == ref->bucket.counts_pair &&
       spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
+}
+static inline void spw__ref_claim_counter(const struct spw_map *map, struct spw_ref *ref) {
+  const void **at = (const void **)(uintptr_t)&map->counter[ref->account_index % SPW_MAP_COUNTERS], *nobody = NULL;
+  bool mine = __atomic_compare_exchange_n(at, &nobody, ref, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || nobody == ref;
+  ref->counter = mine && map->layout_minor >= 1 ? ref : NULL;
+}
+SPW_HOT void spw__ref_count(const struct spw_map *map, const struct spw_ref *ref, enum spw_stat stat) {
+  uint64_t *count = ref->counts + map->self.slot * ref->counts_per_slot + stat; if (map->self.lock_fd < 0) return;
+  if (__builtin_expect(ref->counter == ref, 1)) spw_store_rlx(count + SPW_STAT_OWN, spw_load_rlx(count + SPW_STAT_OWN) + 1);
+  else spw_add_rlx(count, 1);
 }
 static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref) {
   struct spw__ref_bucket *b = &ref->bucket; struct spw_gcra g; b->slot_version = 0;
@@ -1252,7 +1210,7 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
   b->limiter = spw_limiter_at(map, b->limiter_index); b->words = spw_limiter_words_at(map, b->limiter_index);
   struct spw_stats *stats = spw_stats_at(map, ref->account_index); ref->conf_seq = spw_load_acq(&ref->record->conf_seq);
   if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words || !spw_account_conf_read(ref->record, &ref->conf)) return;
-  ref->made_ns = map->made_ns; ref->counts = stats->count;
+  ref->made_ns = map->made_ns; spw__ref_claim_counter(map, ref); ref->counts = stats->count;
   ref->counts_per_slot = (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
   uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
   if (!spw_limiter_conf_read(b->limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX || g.units_num < g.units_den ||
@@ -1283,16 +1241,13 @@ static inline bool spw__ref_shut(
   } else {
     d->verdict = SPW_ALLOW; return state == SPW_BREAKER_CLOSED && !spw__gate_asks(source);
   }
-  return true;
-}
+  return true; }
 SPW_HOT uint64_t spw__ref_when_ns(const struct spw__ref_bucket *b, uint64_t units) {
   uint64_t ns = (uint64_t)((spw_u128)units * b->ns_fixed >> 64); uint64_t left = units * b->units_den - ns * b->units_num;
-  return ns + (uint64_t)(left > 0) + (uint64_t)(left > b->units_num);
-}
+  return ns + (uint64_t)(left > 0) + (uint64_t)(left > b->units_num); }
 SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt, uint64_t units) {
   uint64_t rest = dt * b->units_num - units * b->units_den;
-  return b->e0_units + units + (uint64_t)(rest > 0) + (uint64_t)(rest > b->units_den) - b->burst_units;
-}
+  return b->e0_units + units + (uint64_t)(rest > 0) + (uint64_t)(rest > b->units_den) - b->burst_units; }
 SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw__ref_verdict *d, struct spw_charge *charge) {
   const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt = now_ns - b->base_ns, need = tokens * b->units_per_token, slot = b->slot;
   if (dt > b->span_ns || tokens > b->tokens_max) return false;
@@ -1314,8 +1269,7 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
   }
   d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns; d->version = b->slot_version / 2; d->units_per_token = b->units_per_token;
   if (take && !denied) { charge->version = b->slot_version / 2; charge->level = level; charge->returned = returned; charge->taken_ns = now_ns; }
-  return true;
-}
+  return true; }
 SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w) {
   const struct spw_header *pub = spw_map_pub(map);
   if (!ref->bucket.slot_version || ref->made_ns != map->made_ns || ref->pub != map->pub || !spw__ref_same(ref)) return false;
@@ -1332,29 +1286,25 @@ SPW_HOT bool spw__ref_quick(const struct spw_map *map, const struct spw_ref *ref
   }
   bool open = d.verdict == SPW_ALLOW, free = w->skip || w->switches & SPW_SWITCH_KILL;
   if (!free && (w->switches || !spw__ref_take(ref, tokens, now_ns, take && open, &d, &ticket->charge[0]))) return false;
-  if (take && map->self.lock_fd >= 0)
-    spw_add_rlx(ref->counts + map->self.slot * ref->counts_per_slot + (d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause)), 1);
+  if (take) spw__ref_count(map, ref, d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause));
   a->verdict = d.verdict; a->cause = d.cause; a->wait_ns = d.wait_ns; a->start_at_ns = 0; a->version = d.version; a->available_units = d.in_hand_units;
   a->units_per_token = d.units_per_token; a->breaker_state = (uint32_t)(w->breaker >> 62); a->observed = false; a->may_call = d.verdict == SPW_ALLOW;
   memset(ticket, 0, SPW__TICKET_HEAD_BYTES); ticket->generation = map->generation; ticket->account_index = ref->account_index; ticket->taken_ns = now_ns;
   ticket->tokens = tokens; ticket->epoch = open ? (uint32_t)(w->breaker >> 39 & SPW_EPOCH_MASK) : 0; ticket->charged = take && !free && d.verdict == SPW_ALLOW;
-  return true;
-}
+  return true; }
 static inline struct spw_admission spw__ref_whole(
     const struct spw_map *map, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
   struct spw_admission a =
       spw_admit(map, ref->account_index, ref->account_generation, flags | spw_ref_flags(ref) | SPW_ACQUIRE_SHARE, tokens, max_wait_ns, now_ns, ticket);
   if (a.verdict != SPW_BAD_HANDLE) spw__ref_learn(map, ref);
-  return a;
-}
+  return a; }
 
 
 /* ---- spw_text.h ---- */
 struct spw_text { char *at; size_t used, room; bool overflow; };
 static inline struct spw_text spw_text_on(char *buffer, size_t room) {
   struct spw_text t; t.at = buffer; t.used = 0; t.room = room; t.overflow = room == 0; if (room) buffer[0] = 0;
-  return t;
-}
+  return t; }
 static inline void spw_text_bytes(struct spw_text *t, const char *bytes, size_t count) {
   if (t->overflow || count + 1 > t->room - t->used) { t->overflow = true; return; }
   memcpy(t->at + t->used, bytes, count); t->used += count; t->at[t->used] = 0;
@@ -1388,16 +1338,14 @@ static inline size_t spw_utf8_bytes(const char *at, size_t left) {
     if ((text[i] & 0xC0) != 0x80) return 0;
     code = code << 6 | (text[i] & 0x3Fu);
   }
-  return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n;
-}
+  return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n; }
 static inline bool spw_is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7F; }
 static inline bool spw_utf8_is_name(const char *text, size_t count) {
   for (size_t i = 0; i < count;) {
     size_t n = spw_utf8_bytes(text + i, count - i); if (n == 0 || spw_is_control(text[i])) return false;
     i += n;
   }
-  return true;
-}
+  return true; }
 static inline bool spw_text_is_name(const char *text) { return !text || spw_utf8_is_name(text, strlen(text)); }
 static inline const char *spw_request_bad_name(const struct spw_quote_request *q) {
   return !spw_text_is_name(q->decision_id)    ? "decision_id"
@@ -1425,8 +1373,7 @@ static inline void spw_text_json(struct spw_text *t, const char *text) {
       spw_text_bytes(t, six, 6);
     } else {
       spw_text_bytes(t, text, 1);
-    }
-  }
+    } }
   spw_text_put(t, "\"");
 }
 static inline void spw__json_field(struct spw_text *t, const char *name, const char *value) {
@@ -1479,8 +1426,7 @@ static inline bool spw_zip_parse(const char *text, uint32_t *zip5, uint32_t *plu
       else four = four * 10 + d;
       digits++;
     } else {
-      return false;
-    }
+      return false; }
   }
   if (digits != 5 && digits != 9) return false;
   *zip5 = five; *plus4 = four; *has_plus4 = digits == 9; return true;
@@ -1517,22 +1463,18 @@ static inline uint64_t spw_rate_key(uint32_t level, const char *country, const c
   uint64_t key = (uint64_t)level << 56 | (uint64_t)(uint8_t)country[0] << 48 | (uint64_t)(uint8_t)country[1] << 40;
   if (level == SPW_RATE_STATE) key |= (uint64_t)(uint8_t)state[0] << 8 | (uint8_t)state[1];
   else if (level != SPW_RATE_COUNTRY) key |= zip5;
-  return key;
-}
+  return key; }
 static inline uint64_t spw_rate_hash(uint64_t key) {
   key ^= key >> 33; key *= UINT64_C(0xFF51AFD7ED558CCD); key ^= key >> 33; key *= UINT64_C(0xC4CEB9FE1A85EC53); return key ^ key >> 33;
 }
 static inline uint32_t spw_tax_code_hash(const char *code) {
   uint32_t hash = 2166136261u; if (!code || !code[0]) return 0;
   for (; *code; code++) hash = (hash ^ (uint8_t)*code) * 16777619u;
-  return hash ? hash : 1;
-}
+  return hash ? hash : 1; }
 static inline uint64_t spw_rate_key_coded(uint64_t key, uint32_t tax_code_hash) {
-  return tax_code_hash ? (key ^ (uint64_t)tax_code_hash << 17) | UINT64_C(1) << 63 : key;
-}
+  return tax_code_hash ? (key ^ (uint64_t)tax_code_hash << 17) | UINT64_C(1) << 63 : key; }
 static inline bool spw_rate_holds_on(const struct spw_rate_record *record, uint32_t day) {
-  return day == 0 || ((record->valid_from_day == 0 || record->valid_from_day <= day) && (record->valid_to_day == 0 || day <= record->valid_to_day));
-}
+  return day == 0 || ((record->valid_from_day == 0 || record->valid_from_day <= day) && (record->valid_to_day == 0 || day <= record->valid_to_day)); }
 static inline enum spw_match spw_rate_match(uint32_t level) {
   return level == SPW_RATE_ZIP9   ? SPW_MATCH_ZIP9
       : level == SPW_RATE_ZIP5    ? SPW_MATCH_ZIP5
@@ -1554,10 +1496,8 @@ static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, ui
     spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)record, sizeof *out / 8);
     if (out->key == key && out->tax_code_hash == place->tax_code_hash && spw_rate_holds_on(out, place->day) &&
         (level != SPW_RATE_ZIP9 || (place->has_plus4 && out->plus4_lo <= place->plus4 && place->plus4 <= out->plus4_hi)))
-      return true;
-  }
-  return false;
-}
+      return true; }
+  return false; }
 static inline enum spw_rates_result spw_rates_find(
     const struct spw_map *map, const struct spw_place *place, const uint32_t *levels, struct spw_rate_record *out, struct spw_source *source) {
   const struct spw_header *header = spw_map_pub(map);
@@ -1580,15 +1520,13 @@ static inline enum spw_rates_result spw_rates_find(
     spw_fence_acq(); if (seq % 2 == 0 && spw_load_rlx(&h->seq) == seq) return found ? SPW_RATES_FOUND : SPW_RATES_NOT_FOUND;
     spw_relax();
   }
-  return SPW_RATES_BUSY;
-}
+  return SPW_RATES_BUSY; }
 static inline uint64_t spw_learned_key(uint32_t level, const struct spw_place *place) {
   uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5); return level == SPW_RATE_ZIP9 ? key | (uint64_t)place->plus4 << 17 : key;
 }
 static inline uint64_t spw__fold(uint64_t hash, const char *text, size_t most) {
   for (size_t i = 0; text && i < most && text[i]; i++) { uint8_t c = (uint8_t)text[i]; hash = (hash ^ c) * UINT64_C(1099511628211); }
-  return (hash ^ 0xFF) * UINT64_C(1099511628211);
-}
+  return (hash ^ 0xFF) * UINT64_C(1099511628211); }
 static inline uint64_t spw_learned_subject(const char *account, const struct spw_address *from, const char *tax_code) {
   const char *text[2] = {from->country && from->country[0] ? from->country : "US", from->state};
   uint64_t hash = spw__fold(UINT64_C(14695981039346656037), account, SPW_NAME_BYTES);
@@ -1597,11 +1535,9 @@ static inline uint64_t spw_learned_subject(const char *account, const struct spw
     for (int k = 0; text[i] && k < 2 && text[i][k]; k++) capitals[k] = (char)(text[i][k] >= 'a' && text[i][k] <= 'z' ? text[i][k] - 32 : text[i][k]);
     hash = spw__fold(hash, capitals, 2);
   }
-  return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX));
-}
+  return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX)); }
 static inline uint64_t spw_learned_set(uint32_t count, uint64_t key, uint64_t subject) {
-  return spw_rate_hash(key ^ subject) & (count - 1) & ~(uint64_t)(SPW_LEARNED_WAYS - 1);
-}
+  return spw_rate_hash(key ^ subject) & (count - 1) & ~(uint64_t)(SPW_LEARNED_WAYS - 1); }
 static inline bool spw__learned_at(const struct spw_map *map, uint64_t key, uint64_t subject, struct spw_learned_rate *out) {
   uint32_t count = map->pub_section[SPW_PUB_LEARNED].count; uint64_t first = count ? spw_learned_set(count, key, subject) : 0;
   for (uint64_t i = first; count && i < first + SPW_LEARNED_WAYS; i++) {
@@ -1610,8 +1546,7 @@ static inline bool spw__learned_at(const struct spw_map *map, uint64_t key, uint
     spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)entry, sizeof *out / 8); spw_fence_acq();
     if (spw_load_rlx(&entry->seq) == seq && out->key == key && out->subject == subject) return true;
   }
-  return false;
-}
+  return false; }
 static inline bool spw_learned_find(const struct spw_map *map, const struct spw_place *place, uint64_t subject, struct spw_learned_rate *out, uint32_t *level) {
   *level = SPW_RATE_ZIP9; if (place->has_plus4 && spw__learned_at(map, spw_learned_key(*level, place), subject, out)) return true;
   *level = SPW_RATE_ZIP5; return place->has_zip && spw__learned_at(map, spw_learned_key(*level, place), subject, out);
@@ -1619,8 +1554,7 @@ static inline bool spw_learned_find(const struct spw_map *map, const struct spw_
 static inline bool spw_zip_has_zeros(const char *state) {
   static const char states[] = "CTMAMENHNJNYPRRIVIVTAE";
   for (size_t i = 0; state && state[0] && i < sizeof states - 1; i += 2) { if (state[0] == states[i] && state[1] == states[i + 1]) return true; }
-  return false;
-}
+  return false; }
 static inline bool spw__zip_padded(const char *text, struct spw_place *place) {
   char full[16]; size_t digits = 0, bytes = 0;
   while (*text == ' ') text++;
@@ -1647,8 +1581,7 @@ enum spw_no_answer {
 };
 static inline const char *spw_no_answer_name(uint32_t why) {
   static const char *const name[] = {"", "no-rate", "rates-too-old", "tax-code-refused", "rates-unreadable", "bad-destination", "bad-currency"};
-  return why < sizeof name / sizeof name[0] ? name[why] : "unknown";
-}
+  return why < sizeof name / sizeof name[0] ? name[why] : "unknown"; }
 struct spw_fallback_answer {
   enum spw_no_answer why_not; enum spw_match match; struct spw_rate_record rate; struct spw_source source; uint32_t age_days; bool stale;
   enum spw_rounding rounding; int64_t total_minor; int64_t taxable_minor; int64_t tax_minor; size_t assumptions_bytes;
@@ -1662,13 +1595,11 @@ static inline uint32_t spw__tax_rule(const struct spw_policy *policy, const char
   for (uint32_t i = 0; code && i < policy->tax_codes_count && i < SPW_TAX_CODES_MAX_COUNT; i++) {
     if (strncmp(policy->tax_codes[i].code, code, sizeof policy->tax_codes[i].code) == 0) return policy->tax_codes[i].rule;
   }
-  return code ? policy->tax_rule_default : (uint32_t)SPW_RULE_GENERAL;
-}
+  return code ? policy->tax_rule_default : (uint32_t)SPW_RULE_GENERAL; }
 static inline bool spw__nexus(const struct spw_policy *policy, const char *state) {
   if (policy->nexus_all || !state[0]) return true;
   for (uint32_t i = 0; i < policy->nexus_count && i < SPW_NEXUS_MAX_COUNT; i++) { if (strncmp(policy->nexus[i], state, 2) == 0) return true; }
-  return false;
-}
+  return false; }
 static inline void spw__assume(struct spw_text *t, const char *line_id, const char *code, const char *what) {
   size_t before = t->used;
   if (line_id) { spw_text_put(t, "line "); spw_text_put(t, line_id); spw_text_put(t, ": "); }
@@ -1683,8 +1614,7 @@ struct spw__quoting {
 struct spw__sourced { struct spw_rate_record rate; struct spw_source source; uint32_t age_days; bool stale; };
 static inline bool spw__young_enough(const struct spw__quoting *c, struct spw__sourced *s) {
   s->age_days = c->today > s->source.as_of_day ? (uint32_t)(c->today - s->source.as_of_day) : 0; s->stale = s->age_days > c->policy->warn_age_days;
-  return s->age_days <= c->policy->refuse_age_days;
-}
+  return s->age_days <= c->policy->refuse_age_days; }
 static inline void spw__use(struct spw_fallback_answer *out, const struct spw__sourced *s, enum spw_match match) {
   out->rate = s->rate; out->source = s->source; out->age_days = s->age_days; out->stale = s->stale; out->match = match;
 }
@@ -1695,13 +1625,11 @@ static inline bool spw__learned(const struct spw__quoting *c, const char *code, 
   s->rate.state[sizeof s->rate.state - 1] = 0; s->rate.level = (uint8_t)level; s->rate.zip5 = c->place.zip5; s->rate.combined_ppb = found.combined_ppb;
   s->rate.state_ppb = found.state_ppb; s->rate.county_ppb = found.county_ppb; s->rate.city_ppb = found.city_ppb; s->rate.special_ppb = found.special_ppb;
   memcpy(s->source.name, SPW_LEARNED_SOURCE, sizeof SPW_LEARNED_SOURCE); s->source.as_of_day = (int32_t)(found.learned_unix_ms / 86400000);
-  return (int32_t)c->place.day + 1 >= s->source.as_of_day && spw__young_enough(c, s);
-}
+  return (int32_t)c->place.day + 1 >= s->source.as_of_day && spw__young_enough(c, s); }
 static inline bool spw__coded(const struct spw__quoting *c, const char *code, struct spw__sourced *s) {
   static const uint32_t levels[] = {SPW_RATE_ZIP9, SPW_RATE_ZIP5, SPW_RATE_STATE, SPW_RATE_COUNTRY, 0};
   struct spw_place place = c->place; place.tax_code_hash = spw_tax_code_hash(code);
-  return spw_rates_find(c->map, &place, levels, &s->rate, &s->source) == SPW_RATES_FOUND && spw__young_enough(c, s);
-}
+  return spw_rates_find(c->map, &place, levels, &s->rate, &s->source) == SPW_RATES_FOUND && spw__young_enough(c, s); }
 static inline enum spw_no_answer spw__general_rate(struct spw__quoting *c, struct spw_fallback_answer *out) {
   static const uint32_t exact[] = {SPW_RATE_ZIP9, SPW_RATE_ZIP5, 0};
   static const uint32_t average[] = {SPW_RATE_STATE, 0};
@@ -1720,8 +1648,7 @@ static inline enum spw_no_answer spw__general_rate(struct spw__quoting *c, struc
   }
   if (c->policy->on_no_rate != SPW_NO_RATE_DEFAULT) {
     if (old) spw__use(out, &s, SPW_MATCH_NONE);
-    return old ? SPW_NO_ANSWER_TOO_OLD : SPW_NO_ANSWER_RATE;
-  }
+    return old ? SPW_NO_ANSWER_TOO_OLD : SPW_NO_ANSWER_RATE; }
   memset(&s, 0, sizeof s); s.rate.combined_ppb = c->policy->default_rate_ppb; spw__use(out, &s, SPW_MATCH_DEFAULT); return SPW_ANSWERED;
 }
 enum spw__rate_kind { SPW__RATE_GENERAL, SPW__RATE_LEARNED, SPW__RATE_CODED, SPW__RATE_UNKNOWN };
@@ -1738,14 +1665,12 @@ static inline enum spw__rate_kind spw__line_rate(struct spw__quoting *c, const c
   if (coded && spw__coded(c, code, s)) { spw__assume_own(c, id, code, s, false); return SPW__RATE_CODED; }
   if (coded && !c->general && spw__learned(c, code, s)) { spw__assume_own(c, id, code, s, true); return SPW__RATE_LEARNED; }
   if (c->general && rule == SPW_RULE_LEARNED) spw__assume(&c->notes, id, code, "at general rate");
-  return c->general ? SPW__RATE_GENERAL : SPW__RATE_UNKNOWN;
-}
+  return c->general ? SPW__RATE_GENERAL : SPW__RATE_UNKNOWN; }
 static inline bool spw__shipping_taxed(const struct spw_policy *policy, const char *state) {
   for (uint32_t i = 0; state[0] && i < policy->shipping_except_count && i < SPW_NEXUS_MAX_COUNT; i++) {
     if (memcmp(policy->shipping_except[i], state, 2) == 0) return !policy->shipping_taxable;
   }
-  return policy->shipping_taxable != 0;
-}
+  return policy->shipping_taxable != 0; }
 static inline int64_t spw__round_e9(spw_i128 tax_e9) {
   spw_i128 magnitude = tax_e9 < 0 ? -tax_e9 : tax_e9; int64_t minor = (int64_t)((magnitude + 500000000) / 1000000000); return tax_e9 < 0 ? -minor : minor;
 }
@@ -1762,10 +1687,8 @@ static inline int64_t spw__taxable(
   if (rule == SPW_RULE_EXEMPT) { spw__assume(&c->notes, id, code, "exempt by rule"); return 0; }
   if (shipping && !spw__shipping_taxed(c->policy, c->place.state)) {
     if (amount) spw__assume(&c->notes, NULL, "shipping", "not taxed by rule");
-    return 0;
-  }
-  return amount;
-}
+    return 0; }
+  return amount; }
 static inline enum spw_no_answer spw__fallback_lines(struct spw__quoting *c, struct spw_fallback_answer *out, struct spw_line_tax *lines) {
   const struct spw_quote_request *q = c->q; bool zero_rate = out->match == SPW_MATCH_NO_NEXUS || out->match == SPW_MATCH_EXEMPT;
   bool per_order = c->policy->rounding == SPW_ROUNDING_HALF_UP_ORDER; struct spw__kinds kinds; spw_i128 running_e9 = 0; memset(&kinds, 0, sizeof kinds);
@@ -1806,13 +1729,11 @@ static inline void spw__assume_place(struct spw__quoting *c, const struct spw_fa
   if (c->general && out->match == SPW_MATCH_DEFAULT) spw__assume(&c->notes, NULL, NULL, "the default rate: none is known for the destination");
   if (c->general && out->match == SPW_MATCH_LEARNED) {
     struct spw__sourced s; memset(&s, 0, sizeof s); s.rate = out->rate; s.source = out->source; spw__assume_own(c, NULL, NULL, &s, true);
-  }
-}
+  } }
 static inline bool spw_currency_has_cents(const char *currency) {
   static const char others[] = "BHDBIFCLPDJFGNFIQDISKJODJPYKMFKRWKWDLYDMGAMRUOMRPYGRWFTNDUGXUYIVNDVUVXAFXOFXPF";
   for (size_t i = 0; currency && currency[0] && i < sizeof others - 1; i += 3) { if (strncmp(currency, others + i, 3) == 0) return false; }
-  return true;
-}
+  return true; }
 static inline void spw_fallback_compute(
     const struct spw_map *map, const struct spw_quote_request *q, int32_t today, struct spw_line_tax *lines, struct spw_fallback_answer *out) {
   struct spw_policy policy; struct spw__quoting c; int32_t sale_day = today; memset(out, 0, sizeof *out); memset(&c, 0, sizeof c); c.map = map;
@@ -1838,8 +1759,7 @@ static inline void spw_fallback_compute(
 #define SPW_CELL_CYCLE_MASK UINT64_C(0x7FFFFFF)
 #define SPW_CELL_DATA_BYTES (SPW_CELL_BYTES - 16u)
 static inline uint64_t spw_cell_pack(uint32_t state, uint32_t slot, uint32_t generation, uint64_t cycle) {
-  return (uint64_t)state << 61 | (uint64_t)(slot & 0x3FF) << 51 | (uint64_t)(generation & 0xFFFFFF) << 27 | (cycle & SPW_CELL_CYCLE_MASK);
-}
+  return (uint64_t)state << 61 | (uint64_t)(slot & 0x3FF) << 51 | (uint64_t)(generation & 0xFFFFFF) << 27 | (cycle & SPW_CELL_CYCLE_MASK); }
 static inline uint32_t spw_cell_state(uint64_t word) { return (uint32_t)(word >> 61); }
 static inline uint64_t spw_cell_owner(uint64_t word) { return word >> 27 & 0x3FFFFFFFF; }
 static inline uint64_t spw_cell_with(uint64_t word, uint32_t state) { return (word & ~(UINT64_C(7) << 61)) | (uint64_t)state << 61; }
@@ -1875,8 +1795,7 @@ static inline bool spw__cells_fill(
     bool last = i + 1 == cells; cell->bytes = used; cell->next = last ? 0 : claim[i + 1].index + 1;
     cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK);
   }
-  return true;
-}
+  return true; }
 static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts, size_t parts_count) {
   struct spw__claim claim[SPW_CHAIN_MAX_CELLS]; size_t total = 0; for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
   if (total == 0 || total > (size_t)SPW_CHAIN_MAX_CELLS * SPW_CELL_DATA_BYTES) return SPW_STATUS_INVALID;
@@ -1896,8 +1815,7 @@ static inline bool spw_cell_recorded(const struct spw_map *map, uint32_t slot, u
   for (uint32_t i = 0; i < map->rw_section[SPW_RW_CELL_WORDS].count; i++) {
     uint64_t seen = spw_load_acq(spw_cell_word_at(map, i)); if (spw_cell_state(seen) == SPW_CELL_READY && spw_cell_owner(seen) == owner) return true;
   }
-  return false;
-}
+  return false; }
 
 /* ---- spw_flag.h ---- */
 struct spw_flag_facts {
@@ -1911,8 +1829,7 @@ static inline void spw__text_field(char *out, size_t room, const char *text) {
 }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 static inline bool spw_evidence_read(const struct spw_account *account, struct spw_evidence *out) {
-  return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof *out / 8, out, sizeof *out / 8);
-}
+  return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof *out / 8, out, sizeof *out / 8); }
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r) {
   const struct spw_account *account = spw_account_at(map, account_index); struct spw_evidence e; if (!account || !spw_evidence_read(account, &e)) return;
   r->evidence_known = (uint8_t)e.known; r->limit_count = e.limit_count; r->remaining_count = e.remaining_count; r->reset_unix_ms = e.reset_unix_ms;
@@ -1939,8 +1856,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_flag_write(
   struct spw_part parts[5]; parts[0].bytes = &prefix; parts[0].count = sizeof prefix; parts[1].bytes = record; parts[1].count = sizeof *record;
   parts[2].bytes = f->lines; parts[2].count = record->lines_count * sizeof f->lines[0]; parts[3].bytes = f->answer->assumptions;
   parts[3].count = record->assumptions_bytes; parts[4].bytes = f->request_json; parts[4].count = record->request_bytes;
-  return spw_cell_write(map, hint, parts, 5);
-}
+  return spw_cell_write(map, hint, parts, 5); }
 static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *request_json, size_t request_bytes, char *out, size_t room) {
   struct spw_text t = spw_text_on(out, room);
   spw_text_put(&t, "{");
@@ -1959,8 +1875,7 @@ static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *
 static inline enum spw_status SPW_WARN_UNUSED spw_order_write(const struct spw_map *map, uint32_t hint, const struct spw_order_record *record) {
   struct spw_cell_prefix prefix = {SPW_CELL_ORDER, sizeof *record};
   struct spw_part parts[2]; parts[0].bytes = &prefix; parts[0].count = sizeof prefix; parts[1].bytes = record; parts[1].count = sizeof *record;
-  return spw_cell_write(map, hint, parts, 2);
-}
+  return spw_cell_write(map, hint, parts, 2); }
 static inline void spw_id_make(char out[SPW_ID_BYTES], const char *prefix, uint64_t high, uint64_t low) {
   static const char hex[] = "0123456789abcdef"; memset(out, 0, SPW_ID_BYTES); memcpy(out, prefix, 3);
   for (int i = 0; i < 16; i++) { out[3 + i] = hex[high >> (60 - 4 * i) & 15]; out[19 + i] = hex[low >> (60 - 4 * i) & 15]; }

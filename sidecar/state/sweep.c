@@ -311,6 +311,8 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
         for (unsigned i = 0; i < SPW_STATS_COUNT; i++) /* statistics */
             out->decisions[i] += spw_load_rlx(&stats->count[i]);
     }
+    for (unsigned i = 0; i < SPW_STATS_OWN_COUNT; i++)
+        out->decisions[i] += out->decisions[SPW_STAT_OWN + i];
     if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT)
         memcpy(out->door_fallbacks, state->door_fallbacks[account_index], sizeof out->door_fallbacks);
     enum spw_status status = spw_state_limit_get(state, account->name, now_ns, &out->limit, NULL);
