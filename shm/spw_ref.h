@@ -299,7 +299,8 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
         /* SYNC bucket: acq_rel: one self-contained word; either this take happened or it did not. */
         if (denied || !take || spw_cas(&b->words->level, &word, slot | next))
             break;
-        spw_relax();
+        if (i > 3) /* whoever lost has the line now: the next try is the cheapest */
+            spw_relax();
     }
     in_hand += (uint64_t)(dt * b->units_num - units * b->units_den >= b->units_den);
     d->in_hand_units = in_hand < b->burst_units ? in_hand : b->burst_units;

@@ -1261,7 +1261,7 @@ SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t 
       uint64_t when_ns = spw__ref_when_ns(b, next + b->keep_units - b->e0_units); denied = when_ns > dt; wait_ns = denied ? when_ns - dt : 0;
     }
     if (denied || !take || spw_cas(&b->words->level, &word, slot | next)) break;
-    spw_relax();
+    if (i > 3) spw_relax();
   }
   in_hand += (uint64_t)(dt * b->units_num - units * b->units_den >= b->units_den); d->in_hand_units = in_hand < b->burst_units ? in_hand : b->burst_units;
   if (denied && d->verdict == SPW_ALLOW) {
