@@ -262,6 +262,7 @@ static enum spw_status put_account(struct spw_state *state, const struct spw_con
     spw_store32_rel(&account->permits_count,
                     conf->concurrency_count);                       /* SYNC account: release: a lone word */
     spw_store_rel(&account->forced, forced_of(conf->breaker.mode)); /* SYNC forced: release */
+    spw_store_rel(&account->switches, 0); /* SYNC switches: release: none is in the file */
     enum spw_status status = spw_limiters_put(state, index, conf, now_ns, fill && fresh, err);
     if (status == SPW_STATUS_OK)
         status = put_integrations(state, index, conf, err);
@@ -284,6 +285,7 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
         }
     }
     put_policy(state);
+    spw_store_rel(&spw_map_pub(&state->map)->switches, 0); /* SYNC switches: release: none is in the file */
     enum spw_status status = SPW_STATUS_OK;
     for (uint32_t k = 0; k < conf->accounts_count && status == SPW_STATUS_OK; k++)
         status = put_account(state, &conf->accounts[k], now_ns, fill, err);

@@ -414,6 +414,15 @@ static void switches(void **state)
     struct spw_error err;
     assert_int_equal(spw_state_switches_set(f.state, "main", "nothing", &on, &err), SPW_STATUS_NOT_FOUND);
     assert_int_equal(spw_state_switches_set(f.state, "nobody", NULL, &on, &err), SPW_STATUS_NOT_FOUND);
+    /* All of them last until the next start. */
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(spw_state_switches_set(f.state, level[i].account, level[i].limiter, &on, NULL),
+                         SPW_STATUS_OK);
+    spw_state_fixture_close(&f, false);
+    spw_state_fixture_open(&f);
+    assert_string_equal(spw_state_origin(f.state), "adopted");
+    assert_int_equal(view("narrow").switches, 0);
+    assert_int_equal(view("dark").switches, SPW_SWITCH_OBSERVE);
 }
 
 static void told(uint64_t limit)
