@@ -123,8 +123,8 @@ struct spw_header {
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
 /* What kind of call it is: an account's limiters may apply to some kinds only. */
-enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER };
-#define SPW_ENDPOINTS_COUNT 3u
+enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER, SPW_ENDPOINT_REFUND };
+#define SPW_ENDPOINTS_COUNT 4u
 enum spw_forced {
     SPW_FORCED_NOT,
     SPW_FORCED_OPEN,

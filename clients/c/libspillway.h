@@ -37,7 +37,7 @@ struct spillway_decision {
 int spillway_acquire(struct spillway *client, const char *account, const char *integration, uint64_t tokens,
                      uint64_t max_wait_ns, uint64_t ticket[8], struct spillway_decision *decision);
 /* The same for callers that wait until start_at_ns, and may change their mind: the reservation's bytes belong to the
- * caller until the report, for which it serves as the ticket. endpoint: 0 calculation, 1 record, 2 other. */
+ * caller until the report, for which it serves as the ticket. endpoint: 0 calculation, 1 record, 2 other, 3 refund. */
 #define SPILLWAY_RESERVATION_WORDS 40
 int spillway_reserve(struct spillway *client, const char *account, const char *integration, int endpoint,
                      uint64_t tokens, uint64_t max_wait_ns, uint64_t reservation[SPILLWAY_RESERVATION_WORDS],

@@ -333,7 +333,7 @@ struct spw_header {
 #define SPW_SWITCH_OBSERVE UINT64_C(2)
 enum spw_record_state { SPW_RECORD_FREE, SPW_RECORD_LIVE, SPW_RECORD_REMOVED };
 enum spw_limiter_kind { SPW_LIMITER_BUCKET, SPW_LIMITER_LEAKY, SPW_LIMITER_WINDOW, SPW_LIMITER_CONCURRENCY };
-enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER };
+enum spw_endpoint { SPW_ENDPOINT_CALCULATE, SPW_ENDPOINT_RECORD, SPW_ENDPOINT_OTHER, SPW_ENDPOINT_REFUND };
 enum spw_forced { SPW_FORCED_NOT, SPW_FORCED_OPEN, SPW_FORCED_CLOSED, SPW_FORCED_DISABLED, SPW_FORCED_OBSERVE };
 struct spw_account_conf {
   uint32_t consecutive_429_count; uint32_t ratio_429_ppm; uint32_t minimum_count; uint32_t window_tick_ms; uint32_t cooldown_min_ms; uint32_t cooldown_max_ms;

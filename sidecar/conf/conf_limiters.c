@@ -139,9 +139,9 @@ static void take_known(struct spw_conf_account *out)
         uint64_t burst = known->burst_ms * NS_PER_MS * known->tokens_count / known->period_ns;
         limiter->limit.burst_count = burst > out->limit.pods_count ? burst : out->limit.pods_count;
         limiter->endpoints = known->kind == SPW_ROUTE_CALCULATE ? 1u << SPW_ENDPOINT_CALCULATE
-                             : known->kind == SPW_ROUTE_RECORD || known->kind == SPW_ROUTE_REFUND
-                                 ? 1u << SPW_ENDPOINT_RECORD
-                                 : 1u << SPW_ENDPOINT_OTHER;
+                             : known->kind == SPW_ROUTE_RECORD  ? 1u << SPW_ENDPOINT_RECORD
+                             : known->kind == SPW_ROUTE_REFUND  ? 1u << SPW_ENDPOINT_REFUND
+                                                                : 1u << SPW_ENDPOINT_OTHER;
         limiter->integrations = UINT64_MAX;
     }
 }

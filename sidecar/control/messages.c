@@ -32,7 +32,7 @@ Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw
     SPW_SET(message, killed, (view->switches & SPW_SWITCH_KILL) != 0);
     SPW_SET(message, observed_only, (view->switches & SPW_SWITCH_OBSERVE) != 0);
     static const char *const kinds[] = {"bucket", "leaky", "window"};
-    static const char *const endpoints[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other"};
+    static const char *const endpoints[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other", "refund"};
     char names[48] = "";
     for (uint32_t i = 0; i < SPW_ENDPOINTS_COUNT; i++)
         if (view->endpoints >> i & 1)

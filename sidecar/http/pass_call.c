@@ -43,7 +43,8 @@ static bool may_be_cut_off(const struct spw_pass *pass)
 /* Which of the account's limiters apply. */
 static enum spw_endpoint endpoint_of(const struct spw_pass *pass)
 {
-    return changes_books(pass)                        ? SPW_ENDPOINT_RECORD
+    return pass->route->kind == SPW_ROUTE_REFUND      ? SPW_ENDPOINT_REFUND
+           : changes_books(pass)                      ? SPW_ENDPOINT_RECORD
            : pass->route->kind == SPW_ROUTE_CALCULATE ? SPW_ENDPOINT_CALCULATE
                                                       : SPW_ENDPOINT_OTHER;
 }

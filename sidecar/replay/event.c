@@ -260,7 +260,7 @@ static bool read_retry(struct read *r, json_t *value)
 
 static bool read_endpoint(struct read *r, json_t *value)
 {
-    static const char *const names[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other"};
+    static const char *const names[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other", "refund"};
     const char *text = json_string_value(value);
     for (unsigned i = 0; text && i < SPW_ENDPOINTS_COUNT; i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -268,7 +268,7 @@ static bool read_endpoint(struct read *r, json_t *value)
             return true;
         }
     }
-    return fault(r, "%.40s is not known: calculate, record or other", text ? text : "it");
+    return fault(r, "%.40s is not known: calculate, record, refund or other", text ? text : "it");
 }
 
 static bool read_status(struct read *r, json_t *value)

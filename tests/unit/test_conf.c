@@ -148,6 +148,29 @@ static void limiters_arrive(const struct spw_conf_account *a)
     assert_int_equal(a->retry.jitter, SPW_JITTER_EQUAL);
 }
 
+/* Where the file names none, those that the provider is known for; each pod needs a token of each all the same. */
+static void limiters_of_the_provider(void **unused)
+{
+    (void)unused;
+    struct spw_conf *conf =
+        parse_good("accounts:\n  s:\n    provider: stripe\n    credentials: {api_key_env: KEY}\n"
+                   "    limit: {rate: 100/s, burst: 100, pods: 8}\n");
+    const struct spw_conf_account *a = &conf->accounts[0];
+    assert_true(a->limiters_count >= 1);
+    assert_string_equal(a->limiters[0].name, "calculations");
+    assert_int_equal(a->limiters[0].limit.rate.tokens_count, 25);
+    assert_int_equal(a->limiters[0].limit.burst_count, 8);
+    assert_int_equal(a->limiters[0].endpoints, 1u << SPW_ENDPOINT_CALCULATE);
+    for (uint32_t i = 0; i < a->limiters_count; i++)
+        assert_int_equal(a->limiters[i].limit.pods_count, 8);
+    spw_conf_destroy(conf);
+    conf = parse_good(
+        "accounts:\n  s:\n    provider: stripe\n    credentials: {api_key_env: KEY}\n"
+        "    limit: {rate: 100/s, burst: 100, pods: 8}\n    limiters: [{name: mine, rate: 9/s}]\n");
+    assert_int_equal(conf->accounts[0].limiters_count, 1);
+    spw_conf_destroy(conf);
+}
+
 static void every_key_of_the_full_file_arrives(void **unused)
 {
     (void)unused;
@@ -462,7 +485,7 @@ static const struct bad_case BAD[] = {
     {GOOD "    limiters: [{name: x, rate: 9/s, integrations: [default, default]}]\n",
      "7:37: accounts.a.limiters[0].integrations: ", "twice"},
     {GOOD "    limiters: [{name: x, rate: 9/s, endpoints: [quotes]}]\n",
-     "7:49: accounts.a.limiters[0].endpoints[0]: ", "calculate, record, other"},
+     "7:49: accounts.a.limiters[0].endpoints[0]: ", "calculate, record, other, refund"},
     {GOOD "    concurrency: 4\n    concurrency_per_process: 5\n",
      "8:30: accounts.a.concurrency_per_process: ", "0 to 4"},
     {GOOD "    retry: {first: 5s, longest: 2s}\n", "7:33: accounts.a.retry.longest: ", "is below first"},
@@ -721,6 +744,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(minimal_file_has_the_documented_defaults),
         cmocka_unit_test(every_key_of_the_full_file_arrives),
+        cmocka_unit_test(limiters_of_the_provider),
         cmocka_unit_test(other_spellings_mean_the_same),
         cmocka_unit_test(bad_files_are_refused_at_their_place),
         cmocka_unit_test(bytes_that_are_no_text_are_refused),
