@@ -125,6 +125,10 @@ static void set_on_loop(struct spw_call *call)
     uint64_t now_ns = spw_loop_now_ns(call->control->loop);
     struct spw_error err;
     struct spw_breaker_view before, after;
+    char who[SPW_DOER_BYTES];
+    struct spw_doer doer = {who, "Breakers.Set", 0};
+    spw_doer_of_call(call, who, sizeof who);
+    spw_record_look(call->control->record, request->account, &SPW_DOER_SIDECAR);
     if (spw_state_breaker_get(state, request->account, now_ns, &before, &err)) {
         spw_call_fail(call, &err);
         return;
@@ -146,6 +150,7 @@ static void set_on_loop(struct spw_call *call)
         spw_log(SPW_LOG_INFO, "control.breaker", "%s: %s%s%s -> %s%s%s, version %" PRIu64 " (%s)",
                 after.account, before.state, *before.forced ? ", forced " : "", before.forced, after.state,
                 *after.forced ? ", forced " : "", after.forced, after.version, call->door->name);
+    spw_record_look(call->control->record, request->account, &doer);
     answer_set(call, request->dry_run, &before, &after);
 }
 

@@ -175,12 +175,18 @@ static void set_on_loop(struct spw_call *call)
     const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
     struct spw_error err;
     struct spw_limit_view before, after;
+    char who[SPW_DOER_BYTES];
+    const char *changed = request->everywhere ? NULL : request->account;
+    struct spw_doer doer = {who, "Limits.Set", 0};
+    spw_doer_of_call(call, who, sizeof who);
+    spw_record_look(call->control->record, changed, &SPW_DOER_SIDECAR);
     if (spw_state_limiter_get(call->control->state, request->account, request->limiter,
                               spw_loop_now_ns(call->control->loop), &before, &err) ||
         change_on_loop(call, &before, &after, &err)) {
         spw_call_fail(call, &err);
         return;
     }
+    spw_record_look(call->control->record, changed, &doer);
     struct spw_arena arena = {0};
     Spillway__V1__SetLimitReply reply = SPILLWAY__V1__SET_LIMIT_REPLY__INIT;
     reply.limit = spw_message_limit(&arena, &after);

@@ -142,6 +142,10 @@ static void replace_on_loop(struct spw_call *call)
         r->sources[i].rows_count = r->rows[i].count;
     }
     if (!r->dry_run) {
+        char who[SPW_DOER_BYTES];
+        struct spw_doer doer = {who, r->upsert ? "Rates.Upsert" : "Rates.Replace", 0};
+        spw_doer_of_call(call, who, sizeof who);
+        spw_record_look(call->control->record, NULL, &SPW_DOER_SIDECAR);
         enum spw_status status =
             r->upsert
                 ? spw_state_rates_upsert(call->control->state, &r->sources[0], &view, &err)
@@ -153,6 +157,7 @@ static void replace_on_loop(struct spw_call *call)
         spw_log(SPW_LOG_INFO, "control.rates",
                 "%" PRIu64 " rows of %zu sources in force, version %" PRIu64 " (%s, %s)", r->rows_count,
                 r->sources_count, view.version, r->upsert ? "put in" : "replaced", call->door->name);
+        spw_record_look(call->control->record, NULL, &doer);
     }
     answer_replace(call, r, &view);
 }

@@ -266,6 +266,9 @@ static struct spw_control *control_new(const struct spw_control_options *options
     control->socket.listener.fd = control->socket.listener.lock_fd = -1;
     pthread_mutex_init(&control->lock, NULL);
     pthread_mutex_init(&control->health_lock, NULL);
+    pthread_mutex_init(&control->watch_lock, NULL);
+    control->journal = spw_journal_new();
+    control->record = spw_record_new(control);
     control->jobs_end = &control->jobs;
     control->task = (struct spw_loop_task){.fn = run_jobs, .owner = control};
     control->watch = (struct spw_loop_watch){.fn = on_connection, .owner = control};
@@ -285,6 +288,9 @@ static void control_destroy(struct spw_control *control)
     spw_listener_close(&control->socket.listener);
     pthread_mutex_destroy(&control->lock);
     pthread_mutex_destroy(&control->health_lock);
+    pthread_mutex_destroy(&control->watch_lock);
+    spw_record_destroy(control->record);
+    spw_journal_destroy(control->journal);
     gpr_free(control);
     grpc_shutdown();
 }
@@ -351,6 +357,7 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
                              options->unix_path);
     }
     control->listening = true;
+    spw_record_start(control->record);
     spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.listener.path);
     if (control->tcp_port)
         spw_log(SPW_LOG_INFO, "control.start", "serving, to read, on %s, port %u", options->tcp_listen,
@@ -389,6 +396,7 @@ void spw_control_drain(struct spw_control *control)
     if (atomic_exchange(&control->draining, true))
         return;
     spw_loop_timer_cancel(control->loop, &control->pause);
+    spw_record_stop(control->record);
     if (control->listening) {
         spw_loop_watch_close(control->loop, &control->watch);
         control->socket.listener.fd = -1;

@@ -11,7 +11,9 @@
 
 #include "sidecar/control/call.h"
 #include "sidecar/control/control.h"
+#include "sidecar/control/journal.h"
 #include "sidecar/control/methods.h"
+#include "sidecar/control/record.h"
 #include "sidecar/control/schema.h"
 #include "sidecar/control/socket.h"
 #include "sidecar/loop/loop.h"
@@ -58,6 +60,10 @@ struct spw_control {
     struct spw_call *jobs, **jobs_end;
     bool jobs_posted, loop_gone;
     struct spw_loop_task task;
+
+    struct spw_journal *journal;
+    struct spw_record *record;  /* loop thread */
+    pthread_mutex_t watch_lock; /* taken before lock */
 
     pthread_mutex_t health_lock; /* taken before lock */
     atomic_bool serving;

@@ -51,7 +51,17 @@ static bool take_connection(struct spw_control_socket *sock, int fd, bool *may_o
     }
     sock->connections[place].fd = fd;
     sock->connections[place].inode = st.st_ino;
+    sock->connections[place].uid = peer.uid;
     return true;
+}
+
+uint32_t spw_control_socket_uid(const struct spw_control_socket *sock, int fd)
+{
+    for (size_t i = 0; i < SPW_CONTROL_CONNECTIONS_MAX_COUNT; i++) {
+        if (sock->connections[i].fd == fd)
+            return sock->connections[i].uid;
+    }
+    return UINT32_MAX;
 }
 
 int spw_control_socket_accept(struct spw_control_socket *sock, bool *may_operate)

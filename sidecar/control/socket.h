@@ -21,6 +21,7 @@ struct spw_control_socket {
     struct {
         int fd; /* given to gRPC; -1 = free */
         ino_t inode;
+        uint32_t uid; /* of the peer */
     } connections[SPW_CONTROL_CONNECTIONS_MAX_COUNT];
 };
 
@@ -29,6 +30,8 @@ enum spw_status spw_control_socket_open(struct spw_control_socket *socket, const
                                         uint32_t gid, struct spw_error *err) SPW_WARN_UNUSED;
 /* The next connection (non-blocking), and whether its peer may operate: it runs as root or as this process's user.
  * -1 = none now (errno EAGAIN) or a failure (errno). Connections above the limit are closed. */
+/* The user of the peer that gRPC calls by this descriptor; UINT32_MAX = unknown. */
+uint32_t spw_control_socket_uid(const struct spw_control_socket *socket, int fd);
 int spw_control_socket_accept(struct spw_control_socket *socket, bool *may_operate);
 
 #endif

@@ -68,6 +68,7 @@ int spw_ctl_done(const struct spw_ctl *ctl, int code);
 extern const struct spw_ctl_command spw_ctl_status_commands[];
 extern const struct spw_ctl_command spw_ctl_limits_commands[];
 extern const struct spw_ctl_command spw_ctl_breaker_commands[];
+extern const struct spw_ctl_command spw_ctl_changes_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
 extern const struct spw_ctl_command spw_ctl_headers_commands[];

@@ -96,6 +96,16 @@ enum spw_status spw_state_breaker_get(struct spw_state *state, const char *accou
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_state_breaker_at(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
+                                     struct spw_breaker_view *out)
+{
+    const struct spw_account *account = spw_account_at(&state->map, account_index);
+    if (!account || account->state != SPW_RECORD_LIVE)
+        return SPW_STATUS_NOT_FOUND;
+    view_breaker(state, account_index, now_ns, out);
+    return SPW_STATUS_OK;
+}
+
 /* Close by hand: a new epoch, so that calls in flight do not count for the fresh state. */
 static void reset_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
 {

@@ -115,6 +115,9 @@ struct spw_breaker_view {
 };
 enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
                                       struct spw_breaker_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+/* By the account's place. NOT_FOUND: free or removed. */
+enum spw_status spw_state_breaker_at(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
+                                     struct spw_breaker_view *out) SPW_WARN_UNUSED;
 /* What to change of a breaker; conf NULL = leave. forced: -1 = leave, else enum spw_forced. reset: close it now. */
 struct spw_breaker_change {
     const struct spw_conf_breaker *conf;

@@ -144,6 +144,16 @@ enum spw_status spw_state_breaker_get(struct spw_state *state, const char *accou
     return found ? SPW_STATUS_OK : err->status;
 }
 
+enum spw_status spw_state_breaker_at(struct spw_state *state, uint32_t account_index, uint64_t now_ns,
+                                     struct spw_breaker_view *out)
+{
+    struct spw_account_status status;
+    if (spw_state_account_status(state, account_index, now_ns, &status) != SPW_STATUS_OK)
+        return SPW_STATUS_NOT_FOUND;
+    *out = status.breaker;
+    return SPW_STATUS_OK;
+}
+
 enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
                                       const struct spw_breaker_change *change, uint64_t expect_version,
                                       bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
