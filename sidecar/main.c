@@ -276,6 +276,17 @@ static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
     return status;
 }
 
+/* For the metrics: the doors know nothing of control/. */
+static void spool_counts(void *owner, uint64_t lines[3])
+{
+    const struct sidecar *s = owner;
+    struct spw_spool_counts counts;
+    spw_spool_counts(s->spool, &counts);
+    lines[0] = counts.imported_count;
+    lines[1] = counts.known_count;
+    lines[2] = counts.bad_count;
+}
+
 static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
 {
     char socket_path[SPW_PATH_BYTES + 32], token_path[SPW_PATH_BYTES + 32], control_path[SPW_PATH_BYTES + 32];
@@ -313,7 +324,9 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                       .store = s->store,
                                       .decider = s->decider,
                                       .conf = c,
-                                      .listen = c->admin_listen};
+                                      .listen = c->admin_listen,
+                                      .spool_counts = spool_counts,
+                                      .spool_owner = s};
     status = spw_admin_new(&admin, &s->admin, err);
     if (status != SPW_STATUS_OK)
         return status;

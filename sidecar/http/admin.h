@@ -16,6 +16,9 @@ struct spw_admin_options {
     struct spw_decider *decider;
     const struct spw_conf *conf;
     const char *listen;
+    /* Lines read from the spool directory: imported, known before, bad. NULL: there is none. */
+    void (*spool_counts)(void *owner, uint64_t lines[3]);
+    void *spool_owner;
 };
 
 enum spw_status spw_admin_new(const struct spw_admin_options *options, struct spw_admin **out,

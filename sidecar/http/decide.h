@@ -112,6 +112,7 @@ enum spw_call_result {
 struct spw_decider_counters {
     uint64_t decisions[SPW_DECISION_COUNT];
     uint64_t fallbacks[SPW_FALLBACK_COUNT];
+    uint64_t matches[SPW_MATCH_COUNT]; /* of fallbacks */
     uint64_t calls[SPW_CALL_RESULTS];
     uint64_t retries;
     uint64_t joined;         /* quotes that shared a call in flight */

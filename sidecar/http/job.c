@@ -64,6 +64,8 @@ static void finish(struct spw_job *job, enum spw_decision decision)
     c->decisions[decision]++;
     if (fallback)
         c->fallbacks[r->type]++;
+    if (fallback)
+        c->matches[job->result.fallback->match % SPW_MATCH_COUNT]++;
     if (fallback || none)
         spw_state_fallback_count(job->decider->options.state, job->account_index,
                                  none ? SPW_FALLBACK_NONE : r->type);
@@ -87,6 +89,7 @@ void spw_job_live(struct spw_job *job, const struct spw_answer *answer,
     r->answer = answer;
     r->native = native;
     r->cause = SPW_CAUSE_NONE;
+    spw_store_note_live(job->decider->options.store, r->quote_id, job->account_index);
     uint64_t now_ns = spw_decider_now(job->decider);
     uint64_t reuse_ms = job->account->conf->reuse_ms;
     r->decision = SPW_DECISION_LIVE;
@@ -203,6 +206,7 @@ void spw_job_reuse(struct spw_job *job, const struct spw_result *kept)
     memcpy(r->quote_ref, quote_ref, sizeof quote_ref);
     spw_decider_new_id(job->decider, r->quote_id, "sq_");
     r->reused = true;
+    spw_store_note_live(job->decider->options.store, r->quote_id, job->account_index);
     r->attempts = 0;
     r->provider_ms = 0;
     job->account->counters.reused++;

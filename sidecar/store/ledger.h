@@ -15,6 +15,8 @@
 
 /* Statements that are kept prepared. */
 enum spw_statement {
+    SPW_STATEMENT_PLACED_NEWEST,
+    SPW_STATEMENT_PLACED_NEW,
     SPW_STATEMENT_BEGIN,
     SPW_STATEMENT_COMMIT,
     SPW_STATEMENT_SAVE,

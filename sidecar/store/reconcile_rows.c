@@ -366,6 +366,18 @@ static int write_retry(struct spw_batch *batch, const struct standing *was,
     return spw_statement_run(statement);
 }
 
+static void count_variance(struct spw_store_counts *counts, const struct spw_variance *v)
+{
+    const int64_t part[SPW_VARIANCE_KINDS] = {v->rounding_noise_minor, v->rate_minor, v->base_minor,
+                                              v->nexus_minor};
+    for (uint32_t i = 0; i < SPW_VARIANCE_KINDS; i++) {
+        if (part[i] > 0)
+            counts->variance_over_minor[i] += (uint64_t)part[i];
+        else
+            counts->variance_under_minor[i] += (uint64_t)0 - (uint64_t)part[i];
+    }
+}
+
 static int write_result(struct spw_batch *batch, const struct standing *was,
                         const struct spw_reconciled_request *r)
 {
@@ -400,6 +412,8 @@ static int write_result(struct spw_batch *batch, const struct standing *was,
                              spw_reconcile_state_name(r->state), r->why);
     if (rc == SQLITE_OK)
         count_change(batch, was, r->state, r->filing);
+    if (rc == SQLITE_OK)
+        count_variance(&batch->counts, v);
     return rc;
 }
 

@@ -55,6 +55,7 @@
 #include "sidecar/obs/log.h"
 #include "sidecar/store/drain.h"
 #include "sidecar/store/job.h"
+#include "sidecar/store/placed.h"
 #include "sidecar/store/reader.h"
 #include "sidecar/store/upkeep.h"
 #include "sidecar/obs/utf8.h"
@@ -107,6 +108,8 @@ struct spw_store {
     int64_t doubt_at_ms;    /* not before: reading the file whole takes long */
     uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
 
+    struct spw_placed placed; /* its counts: under the mutex */
+
     struct spw_reader reader;
 };
 
@@ -129,6 +132,8 @@ static enum spw_status take_counts(struct spw_store *store, struct spw_error *er
     pthread_mutex_lock(&store->mutex);
     fresh.commit_failures_count = store->counts.commit_failures_count;
     fresh.writable = store->counts.writable;
+    memcpy(fresh.variance_over_minor, store->counts.variance_over_minor, sizeof fresh.variance_over_minor);
+    memcpy(fresh.variance_under_minor, store->counts.variance_under_minor, sizeof fresh.variance_under_minor);
     store->counts = fresh;
     pthread_mutex_unlock(&store->mutex);
     return SPW_STATUS_OK;
@@ -139,6 +144,8 @@ static enum spw_status open_once(struct spw_store *store, struct spw_error *err)
     enum spw_status status = spw_ledger_open(&store->ledger, store->file, !store->checked, err);
     if (status == SPW_STATUS_OK)
         status = take_counts(store, err);
+    if (status == SPW_STATUS_OK && spw_placed_begin(&store->placed, &store->ledger) != SQLITE_OK)
+        status = spw_error_set(err, SPW_STATUS_SYSTEM, "%s: its orders cannot be read", store->file);
     if (status == SPW_STATUS_OK && !store->reader.db)
         status = spw_reader_open(&store->reader, store->file, err);
     if (status != SPW_STATUS_OK)
@@ -429,6 +436,18 @@ static void serve_jobs(struct spw_store *store)
     }
 }
 
+/* What the last turn of upkeep found, and orders that were stored since. What cannot be read now is counted at the next. */
+static void watch(struct spw_store *store)
+{
+    struct spw_store_watched counts = store->placed.counts;
+    counts.oldest_pending_unix_ms = store->upkeep.oldest_pending_unix_ms;
+    if (spw_placed_count(&store->placed, &store->ledger, store->maps[0].map, &counts) != SQLITE_OK)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    store->placed.counts = counts;
+    pthread_mutex_unlock(&store->mutex);
+}
+
 /* From time to time, and rarer when it takes long. What changes no row costs no commit. */
 static void keep_up(struct spw_store *store)
 {
@@ -453,6 +472,7 @@ static void keep_up(struct spw_store *store)
     }
     publish_counts(store, &store->batch.counts);
     spw_upkeep_tell(&counts, &store->batch.counts);
+    watch(store);
     int64_t took = now_ms() - began, rest = took * UPKEEP_REST;
     store->upkeep_at_ms = now_ms() + (more ? took : rest > UPKEEP_EVERY_MS ? rest : UPKEEP_EVERY_MS);
 }
@@ -735,6 +755,18 @@ void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
 {
     pthread_mutex_lock(&store->mutex);
     *out = store->counts;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+void spw_store_note_live(struct spw_store *store, const char *quote_id, uint32_t account_index)
+{
+    spw_placed_note(&store->placed, quote_id, account_index);
+}
+
+void spw_store_watched(struct spw_store *store, struct spw_store_watched *out)
+{
+    pthread_mutex_lock(&store->mutex);
+    *out = store->placed.counts;
     pthread_mutex_unlock(&store->mutex);
 }
 

@@ -214,6 +214,15 @@ enum spw_status spw_store_orders(struct spw_store *store, const char *order_id, 
 enum spw_status spw_store_order(struct spw_store *store, const struct spw_order_record *record,
                                 struct spw_error *err) SPW_WARN_UNUSED;
 
+/* What a variance is made of, in the order of struct spw_variance. */
+enum spw_variance_kind {
+    SPW_VARIANCE_ROUNDING,
+    SPW_VARIANCE_RATE,
+    SPW_VARIANCE_BASE,
+    SPW_VARIANCE_NEXUS,
+    SPW_VARIANCE_KINDS
+};
+
 struct spw_store_counts {
     uint64_t flags_count; /* stored, ever */
     uint64_t by_state[SPW_FLAG_STATES];
@@ -238,7 +247,25 @@ struct spw_store_counts {
     uint64_t damaged_count;         /* cells whose content made no sense: kept in table damaged, counted */
     uint64_t commit_failures_count; /* disk full, read-only, ...: cells were kept */
     bool writable;                  /* the last commit went through */
+    /* collected - live of what was reconciled since the start: over-collected, and under-collected as a positive number */
+    uint64_t variance_over_minor[SPW_VARIANCE_KINDS];
+    uint64_t variance_under_minor[SPW_VARIANCE_KINDS];
 };
 void spw_store_counts(struct spw_store *store, struct spw_store_counts *out);
+
+/* A quote was answered live: an order of it belongs to this account of the segment. One store to memory. */
+void spw_store_note_live(struct spw_store *store, const char *quote_id, uint32_t account_index);
+
+#define SPW_PLACED_ACCOUNTS_COUNT 17u /* those of a segment, and before them no account */
+struct spw_placed_account {
+    char name[SPW_NAME_BYTES]; /* "" = not used yet; the first row's always: account not known */
+    uint64_t placed_count[SPW_FALLBACK_COUNT]; /* by the type of the quote's fallback; NONE: live */
+};
+/* What is looked at from time to time; some seconds old. */
+struct spw_store_watched {
+    struct spw_placed_account accounts[SPW_PLACED_ACCOUNTS_COUNT]; /* orders placed since the start */
+    int64_t oldest_pending_unix_ms; /* placed; of the orders that wait to be reconciled; 0 = none waits */
+};
+void spw_store_watched(struct spw_store *store, struct spw_store_watched *out);
 
 #endif

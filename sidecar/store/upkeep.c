@@ -78,11 +78,12 @@ static int count_orphans(struct spw_upkeep *upkeep, struct spw_batch *batch, int
     return SQLITE_OK;
 }
 
-static int count_stuck(const struct spw_upkeep *upkeep, struct spw_batch *batch)
+static int count_stuck(struct spw_upkeep *upkeep, struct spw_batch *batch)
 {
     static const char waiting[] = "SELECT count(*) FROM flags WHERE flag_state=0 AND"
                                   " (created_unix_ms<?1 OR created_unix_ms>?2)";
-    static const char pending[] = "SELECT count(*) FROM flags WHERE reconcile_state=1 AND placed_unix_ms<?1";
+    static const char pending[] = "SELECT count(*) FILTER (WHERE placed_unix_ms<?1), min(placed_unix_ms)"
+                                  " FROM flags WHERE reconcile_state=1";
     static const char filing[] = "SELECT count(*) FROM flags WHERE filing_state IN (1,2,4) AND"
                                  " filing_next_unix_ms<9223372036854775807 AND placed_unix_ms<?1";
     uint64_t a[2] = {0}, b[2] = {0}, c[2] = {0};
@@ -93,6 +94,7 @@ static int count_stuck(const struct spw_upkeep *upkeep, struct spw_batch *batch)
         rc = ask(batch, SPW_STATEMENT_STUCK_PENDING, pending, old, 0, b);
     if (rc == SQLITE_OK)
         rc = ask(batch, SPW_STATEMENT_STUCK_FILING, filing, old, 0, c);
+    upkeep->oldest_pending_unix_ms = (int64_t)b[1];
     batch->counts.stuck_count = a[0] + b[0] + c[0];
     return rc;
 }

@@ -1,0 +1,123 @@
+"""/metrics of a real sidecar: valid for the official checker, the same series whatever passes, numbers that add up."""
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import WATCHDOG_S, UnixConnection, parse_metrics, quote_body, until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "sidecar/http"))
+import metrics_doc  # noqa: E402
+
+CALLERS = int(os.environ.get("SPW_METRIC_CALLERS", "3000"))  # the soak: 100000
+DESTINATIONS = CALLERS // 10
+
+
+def table():
+    """{name: labels} as the table in the source has them."""
+    return {name: tuple(sorted(label for label in labels.split(",") if label))
+            for name, _, _, labels, _ in metrics_doc.ROW.findall(metrics_doc.TABLE.read_text())}
+
+
+def promtool(*words, text=None):
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed (package prometheus)")
+    return subprocess.run(["promtool", *map(str, words)], input=text, text=True, capture_output=True,
+                          timeout=WATCHDOG_S)
+
+
+def test_every_family_of_the_table_is_there_and_no_other(place):
+    mock = place.mock()
+    mock.script({"headers": {"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "90", "X-RateLimit-Reset": "1"}})
+    sidecar = place.sidecar(mock, {"limiters": [{"name": "calc", "rate": "50/s", "burst": 50, "endpoints": ["calculate"]}]})
+    assert sidecar.quote().json["decision"] == "live"
+    text = sidecar.admin("/metrics").text
+    samples, types = parse_metrics(text)
+    shown = {}
+    for name, labels in samples:
+        if name not in types:
+            name = re.sub("_(bucket|sum|count)$", "", name)
+        shown[name] = tuple(sorted(label for label, _ in labels if label != "le"))
+    assert shown == table()
+    checked = promtool("check", "metrics", text=text)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_callers_and_destinations_leave_the_series_alone(place):
+    """Every quote has its own customer, ids and order, every tenth its own destination, as many as there are."""
+    mock = place.mock()
+    sidecar = place.sidecar(mock, {"limit": {"rate": "100000/s", "burst": 100000}})
+    sidecar.quote()
+    before = sidecar.metrics()
+
+    def rss():
+        return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{sidecar.pid}/status").read_text())[1])
+    connection = UnixConnection(place.pub / "quote.sock")
+    numbers = random.Random(275)
+    for i in range(CALLERS):
+        to = {"state": "WA", "zip": f"{98000 + numbers.randrange(700)}-{1000 + i % DESTINATIONS % 9000}",
+              "city": f"Town {i % DESTINATIONS}", "line1": f"{i} \"Main\" \\ St"}
+        body = quote_body(customer={"id": f"c-{i}"}, decision_id=f"d-{i}", quote_ref=f"q-{i}", ship_to=to)
+        # Half are served from the cache: its flag and its order are rows, not series.
+        headers = {"Spillway-Order-Id": f"o-{i}"}
+        connection.request("POST", "/spillway/v1/quote", json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status in (200, 503), f"{answer.status}"
+        if i == CALLERS // 2:
+            half_kb = rss()
+            mock.script({"status": 500})
+    connection.close()
+    until(lambda: sidecar.metric("spillway_orders_total", event="placed") > CALLERS // 2, "the orders")
+    text = sidecar.admin("/metrics").text
+    after = parse_metrics(text)[0]
+    assert set(after) == set(before)
+    assert len(after) < 320, "the bound for one account that docs/metrics.md gives"
+    assert not re.search(r'"(c|d|q|o)-\d|Town|98\d\d\d', text)
+    print(f"memory of the second half: {rss() - half_kb} KiB", file=sys.stderr)
+
+
+def test_orders_count_by_account_decision_and_type(place):
+    mock, other = place.mock(), place.mock()
+    place.config["accounts"]["second"] = place.account(other.url)
+    sidecar = place.sidecar(mock)
+
+    def placed(account, decision="live", kind="none"):
+        return sidecar.metric("spillway_orders_placed_total", account=account, decision=decision, type=kind)
+    live = [sidecar.quote(account=account).json for account in ("main", "main", "second")]
+    mock.script({"status": 500})
+    fallback = sidecar.quote().json
+    assert [quote["decision"] for quote in live] == ["live"] * 3 and fallback["decision"] == "fallback"
+    # Nobody says an account: each belongs to its quote's. The last quote is of another sidecar, or of before the start.
+    for i, quote in enumerate([*live, fallback]):
+        assert sidecar.order(quote["quote_id"], f"o-{i}", quote["tax"]).status == 202
+    assert sidecar.order("sq_nobody-remembers", "o-9", "1.00").status == 202
+    until(lambda: placed("") == 1, "the last order")
+    assert (placed("main"), placed("second")) == (2, 1)
+    assert placed("main", "fallback", "provider-error") == 1
+    assert placed("second", "fallback", "provider-error") == 0
+    # Told again, and cancelled: it was placed once.
+    assert sidecar.order(live[0]["quote_id"], "o-0", live[0]["tax"]).status == 202
+    assert sidecar.post("/spillway/v1/orders/o-0/cancel").status == 202
+    until(lambda: sidecar.metric("spillway_orders_total", event="cancelled") == 1, "the cancellation")
+    assert placed("main") == 2
+    assert sidecar.metric("spillway_fallback_matches_total", account="main", match="zip5") == 1
+
+
+def test_what_waits_to_be_reconciled_has_an_age(place):
+    mock = place.mock()
+    mock.script({"status": 500})
+    sidecar = place.sidecar(mock)
+    assert sidecar.metric("spillway_oldest_unreconciled_seconds") == 0
+    quote = sidecar.quote().json
+    assert sidecar.order(quote["quote_id"], "o-1", quote["tax"], placed_at="2026-01-02T03:04:05Z").status == 202
+    until(lambda: sidecar.metric("spillway_oldest_unreconciled_seconds") > 86400, "the oldest order's age")
+    assert sidecar.metric("spillway_flags_reconciliation", state="pending") == 1
+    assert sidecar.metric("spillway_rate_age_warn_seconds") == 45 * 86400
