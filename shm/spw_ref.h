@@ -73,7 +73,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
     for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         const struct spw_account *a = spw_account_at(map, i);
         /* SYNC account: acquire: a LIVE record is filled. */
-        if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
+        if (a && spw_load32_acq(&a->state) == SPW_RECORD_LIVE &&
             strncmp(a->name, ref->account, sizeof a->name) == 0) {
             ref->account_index = i;
             ref->account_generation = a->record_generation;

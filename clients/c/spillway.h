@@ -1173,7 +1173,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
   ref->generation = 0; ref->batch = false; ref->bucket.slot_version = 0;
   for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
     const struct spw_account *a = spw_account_at(map, i);
-    if (spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
+    if (a && spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
       ref->account_index = i; ref->account_generation = a->record_generation; ref->generation = map->generation; ref->pub = map->pub; ref->rw = map->rw;
       ref->record = a; ref->skip = &a->skip; ref->words = spw_account_words_at(map, i);
     } }
