@@ -73,5 +73,6 @@ extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
 extern const struct spw_ctl_command spw_ctl_headers_commands[];
 extern const struct spw_ctl_command spw_ctl_replay_commands[];
+extern const struct spw_ctl_command spw_ctl_check_commands[];
 
 #endif

@@ -14,10 +14,11 @@
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
 
-#define TABLES_COUNT 8u
+#define TABLES_COUNT 9u
 static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
-    spw_ctl_status_commands, spw_ctl_limits_commands, spw_ctl_breaker_commands, spw_ctl_changes_commands,
-    spw_ctl_rates_commands,  spw_ctl_flags_commands,  spw_ctl_replay_commands,  spw_ctl_headers_commands};
+    spw_ctl_status_commands,  spw_ctl_limits_commands,  spw_ctl_breaker_commands,
+    spw_ctl_changes_commands, spw_ctl_rates_commands,   spw_ctl_flags_commands,
+    spw_ctl_replay_commands,  spw_ctl_headers_commands, spw_ctl_check_commands};
 
 static const char COMMON_HELP[] =
     "Common options:\n"

@@ -21,7 +21,7 @@ CTL = Path(os.environ.get("SPILLWAY_BIN", "")) / "spillwayctl"
 DATA = Path(__file__).resolve().parent.parent / "data" / "zip5"
 WATCHDOG_S = 60  # ends a hang; nothing is measured by it
 OK, REFUSED, USAGE, UNREACHED = 0, 1, 2, 3
-COMMANDS = ("status", "version", "limits list", "limits get", "limits set", "breaker get", "breaker open",
+COMMANDS = ("status", "version", "check", "limits list", "limits get", "limits set", "breaker get", "breaker open",
             "breaker close", "breaker auto", "breaker observe", "breaker disable", "breaker reset", "rates load",
             "rates lookup", "rates show", "flags export", "flags find", "replay", "replay convert")
 
