@@ -1,4 +1,15 @@
 {{/*
+What the app's container needs, as its keys env and volumeMounts. A container that has those keys already takes
+spillway.appEnv and spillway.appMounts as items of them.
+*/}}
+{{- define "spillway.app" -}}
+env:
+  {{- include "spillway.appEnv" . | nindent 2 }}
+volumeMounts:
+  {{- include "spillway.appMounts" . | nindent 2 }}
+{{- end }}
+
+{{/*
 Items of the app container's volumeMounts. pub is read-only: a private read-only mapping alone protects nothing,
 since whoever may open the file read-write can map it so.
 */}}

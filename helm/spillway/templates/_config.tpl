@@ -5,6 +5,14 @@
 {{- end -}}
 {{- end }}
 
+{{- define "spillway.ratesDir" -}}/var/lib/spillway-rates{{- end }}
+{{- define "spillway.sinkDir" -}}/var/lib/spillway-sink{{- end }}
+
+{{/* "yes" when something fills a directory of rate tables. */}}
+{{- define "spillway.hasRates" -}}
+{{- if or .Values.rates.configMapName .Values.rates.volume .Values.rates.fetch.url }}yes{{ end -}}
+{{- end }}
+
 {{/*
 The sidecar's configuration file. toYaml goes by way of JSON, which writes a whole number in digits up to 1e21; a
 number printed directly would come out as 1e+06.
@@ -13,6 +21,7 @@ number printed directly would come out as 1e+06.
 {{- include "spillway.checkConfig" . -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $pods := include "spillway.podCount" . -}}
+{{- $proxy := .Values.egressProxy -}}
 {{- range $name, $account := $config.accounts -}}
 {{- if not $account.limit.pods -}}
 {{- if not $pods -}}
@@ -20,6 +29,18 @@ number printed directly would come out as 1e+06.
 {{- end -}}
 {{- $_ := set $account.limit "pods" (int64 $pods) -}}
 {{- end -}}
+{{- if and $proxy.url (not $account.proxy) -}}
+{{- $_ := set $account "proxy" $proxy.url -}}
+{{- if $proxy.secretName -}}
+{{- $_ := set $account "proxy_credentials_file" "/etc/spillway/secrets/egress-proxy" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if include "spillway.hasRates" . -}}
+{{- $_ := set $config "fallback" (merge (dict "rates_dir" (include "spillway.ratesDir" .)) ($config.fallback | default dict)) -}}
+{{- end -}}
+{{- if .Values.sink.volume -}}
+{{- $_ := set $config "store" (merge (dict "sink" (dict "file" (include "spillway.sinkDir" .))) ($config.store | default dict)) -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end }}
@@ -27,7 +48,7 @@ number printed directly would come out as 1e+06.
 {{/* What the schema cannot see: one value against another. */}}
 {{- define "spillway.checkConfig" -}}
 {{- if not .Values.config.accounts -}}
-{{- fail "spillway: config.accounts is empty: name at least one account (values.yaml shows one in a comment)" -}}
+{{- fail "spillway: config.accounts is empty: name at least one account (README.md shows one), or give existingConfigMap.name" -}}
 {{- end -}}
 {{- $mounted := dict -}}
 {{- range concat .Values.credentials .Values.files -}}
@@ -55,7 +76,45 @@ number printed directly would come out as 1e+06.
 {{- fail (printf "spillway: config.fallback.rates names %s, which nothing mounts: add an entry to files with this mountPath" .file) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (include "spillway.hasRates" .) (dig "fallback" "rates_dir" "" .Values.config) -}}
+{{- fail "spillway: config.fallback.rates_dir is the chart's where rates is used: leave it out, or mount the directory yourself by extraVolumeMounts" -}}
+{{- end -}}
+{{- if and .Values.sink.volume (dig "store" "sink" "file" "" .Values.config) -}}
+{{- fail "spillway: config.store.sink.file is the chart's where sink.volume is used: leave it out, or mount the directory yourself by extraVolumeMounts" -}}
+{{- end -}}
+{{- end }}
+
+{{/* The same for what is in the pod, whoever wrote the configuration. */}}
+{{- define "spillway.checkPod" -}}
 {{- if and (has (dig "loop" "backend" "auto" .Values.config) (list "io_uring" "io-uring")) (eq .Values.seccompProfile.type "RuntimeDefault") -}}
 {{- fail "spillway: config.loop.backend is io_uring, which seccompProfile RuntimeDefault forbids: use auto, or a Localhost profile that allows io_uring" -}}
+{{- end -}}
+{{- if and .Values.app.shareProcessNamespace (not .Values.app.uid) -}}
+{{- fail "spillway: app.shareProcessNamespace needs app.uid: in a shared process namespace the app must not run as the sidecar's user, so say which it is" -}}
+{{- end -}}
+{{- if and .Values.app.uid (eq (int64 .Values.app.uid) (int64 .Values.uid)) -}}
+{{- if .Values.app.shareProcessNamespace -}}
+{{- fail "spillway: app.uid equals uid in a shared process namespace: the app could read the sidecar's memory and with it the provider's credentials; give the app another user" -}}
+{{- end -}}
+{{- fail "spillway: app.uid equals uid: the app must not run as the sidecar's user, or it could write what is read-only to it" -}}
+{{- end -}}
+{{- $rates := .Values.rates -}}
+{{- if and $rates.configMapName (or $rates.volume $rates.fetch.url) -}}
+{{- fail "spillway: rates.configMapName stands alone: take it, or rates.volume, or rates.fetch" -}}
+{{- end -}}
+{{- if and $rates.fetch.url (not $rates.fetch.file) -}}
+{{- fail "spillway: rates.fetch.url needs rates.fetch.file: the name ends in the day of the rates, as vendor-%Y-%m-%d.csv.gz" -}}
+{{- end -}}
+{{- if and $rates.fetch.schedule (not (dig "persistentVolumeClaim" "claimName" "" $rates.volume)) -}}
+{{- fail "spillway: rates.fetch.schedule needs rates.volume to be a persistentVolumeClaim: the job fetches into it, and the pods read it" -}}
+{{- end -}}
+{{- if and $rates.fetch.url (not $rates.fetch.schedule) $rates.volume -}}
+{{- fail "spillway: rates.fetch without a schedule fills a directory of the pod's own: leave rates.volume empty, or give a schedule" -}}
+{{- end -}}
+{{- $drain := dig "drain" "10s" .Values.config -}}
+{{- $drainS := int64 (regexFind "^[0-9]+" $drain) -}}
+{{- if hasSuffix "ms" $drain }}{{- $drainS = div $drainS 1000 }}{{- else if regexMatch "m(in)?$" $drain }}{{- $drainS = mul $drainS 60 }}{{- end -}}
+{{- if lt (int64 .Values.terminationGracePeriodSeconds) (add $drainS 30) -}}
+{{- fail (printf "spillway: terminationGracePeriodSeconds %d leaves no room for the app to end before the sidecar drains (config.drain %s): give at least %d" (int64 .Values.terminationGracePeriodSeconds) $drain (add $drainS 30)) -}}
 {{- end -}}
 {{- end }}

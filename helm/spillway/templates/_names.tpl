@@ -29,3 +29,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{- define "spillway.configMapName" -}}
+{{- .Values.existingConfigMap.name | default (printf "%s-config" (include "spillway.fullname" .)) -}}
+{{- end }}
+
+{{/* Which pods a NetworkPolicy or a PodMonitor speaks of: called with (list context selector "the.value"). */}}
+{{- define "spillway.podSelector" -}}
+{{- $context := index . 0 -}}
+{{- if index . 1 -}}
+matchLabels:
+  {{- toYaml (index . 1) | nindent 2 }}
+{{- else if $context.Values.demo.enabled -}}
+matchLabels:
+  {{- include "spillway.selectorLabels" $context | nindent 2 }}
+  app.kubernetes.io/component: demo
+{{- else -}}
+{{- fail (printf "spillway: %s is empty: give the labels of your pods" (index . 2)) -}}
+{{- end -}}
+{{- end }}

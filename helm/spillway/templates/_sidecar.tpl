@@ -1,9 +1,33 @@
 {{/*
+All that the pod's spec needs, as its keys. A pod that has one of those keys already takes the parts as items instead:
+spillway.podSecurity, spillway.sidecar, spillway.volumes.
+*/}}
+{{- define "spillway.pod" -}}
+terminationGracePeriodSeconds: {{ int64 .Values.terminationGracePeriodSeconds }}
+{{- if .Values.app.shareProcessNamespace }}
+shareProcessNamespace: true
+{{- end }}
+securityContext:
+  {{- include "spillway.podSecurity" . | nindent 2 }}
+initContainers:
+  {{- include "spillway.sidecar" . | nindent 2 }}
+volumes:
+  {{- include "spillway.volumes" . | nindent 2 }}
+{{- end }}
+
+{{/*
 The sidecar as an item of a pod's initContainers: a native sidecar. With its startup probe the app starts only when
 the segment is there; it ends after the app, and it does not keep a Job from completing.
 There is no readiness probe: with the sidecar down the app still decides by the segment, so the pod stays in service.
 */}}
 {{- define "spillway.sidecar" -}}
+{{- include "spillway.checkPod" . -}}
+{{- if and .Values.rates.fetch.url (not .Values.rates.fetch.schedule) -}}
+- name: spillway-rates
+  {{- include "spillway.fetch" . | nindent 2 }}
+  volumeMounts:
+    - {name: spillway-rates, mountPath: {{ include "spillway.ratesDir" . }}}
+{{ end -}}
 - name: spillway
   image: {{ include "spillway.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -28,14 +52,7 @@ There is no readiness probe: with the sidecar down the app still decides by the 
     limits:
       memory: {{ include "spillway.memoryMi" . }}Mi
   securityContext:
-    runAsUser: {{ int64 .Values.uid }}
-    runAsGroup: {{ int64 .Values.sharedGid }}
-    runAsNonRoot: true
-    readOnlyRootFilesystem: true
-    allowPrivilegeEscalation: false
-    privileged: false
-    capabilities:
-      drop: [ALL]
+    {{- include "spillway.containerSecurity" . | nindent 4 }}
     seccompProfile:
       {{- toYaml .Values.seccompProfile | nindent 6 }}
   terminationMessagePolicy: FallbackToLogsOnError
@@ -44,9 +61,57 @@ There is no readiness probe: with the sidecar down the app still decides by the 
     - {name: spillway-pub, mountPath: /run/spillway/pub}
     - {name: spillway-rw, mountPath: /run/spillway/rw}
     - {name: spillway-store, mountPath: /var/lib/spillway}
+    {{- if include "spillway.hasRates" . }}
+    - {name: spillway-rates, mountPath: {{ include "spillway.ratesDir" . }}, readOnly: true}
+    {{- end }}
+    {{- if .Values.sink.volume }}
+    - {name: spillway-sink, mountPath: {{ include "spillway.sinkDir" . }}}
+    {{- end }}
     {{- with .Values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{/* Of every container that runs as the sidecar's user; without the seccomp profile, which differs. */}}
+{{- define "spillway.containerSecurity" -}}
+runAsUser: {{ int64 .Values.uid }}
+runAsGroup: {{ int64 .Values.sharedGid }}
+runAsNonRoot: true
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+privileged: false
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/*
+The rest of a container that fetches a rate table: under another name first, then renamed, so that a reader never sees
+half of one; what it replaces goes.
+*/}}
+{{- define "spillway.fetch" -}}
+image: {{ .Values.rates.fetch.image | quote }}
+command: [/bin/sh, -euc]
+args:
+  - |
+    file=$(date -u +"$RATES_FILE")
+    curl -fsSL --proto '=https' --retry 5 --retry-all-errors --max-time 300 -o "$RATES_DIR/.fetched" "$(date -u +"$RATES_URL")"
+    [ -z "$RATES_SHA256" ] || echo "$RATES_SHA256  $RATES_DIR/.fetched" | sha256sum -c -
+    mv "$RATES_DIR/.fetched" "$RATES_DIR/$file"
+    for old in "$RATES_DIR"/*; do [ "$old" = "$RATES_DIR/$file" ] || rm -f "$old"; done
+env:
+  - {name: RATES_URL, value: {{ .Values.rates.fetch.url | quote }}}
+  - {name: RATES_FILE, value: {{ .Values.rates.fetch.file | quote }}}
+  - {name: RATES_SHA256, value: {{ .Values.rates.fetch.sha256 | quote }}}
+  - {name: RATES_DIR, value: {{ include "spillway.ratesDir" . }}}
+  {{- with .Values.egressProxy.url }}
+  - {name: https_proxy, value: {{ . | quote }}}
+  {{- end }}
+securityContext:
+  {{- include "spillway.containerSecurity" . | nindent 2 }}
+  seccompProfile: {type: RuntimeDefault}
+resources:
+  requests: {cpu: 50m, memory: 32Mi}
+  limits: {memory: 64Mi}
 {{- end }}
 
 {{- define "spillway.adminPort" -}}
@@ -64,18 +129,26 @@ There is no readiness probe: with the sidecar down the app still decides by the 
     medium: Memory
     sizeLimit: {{ include "spillway.volumeMi" (include "spillway.rwBytes" .) }}Mi
 {{- /* One projected volume: a Secret mounted inside a ConfigMap's read-only directory has no place to be mounted at,
-and a subPath would never see a rotated key. */}}
+and a subPath would never see a rotated key or a changed configuration. */}}
 - name: spillway-config
   projected:
     defaultMode: 0440
     sources:
       - configMap:
-          name: {{ include "spillway.fullname" . }}-config
+          name: {{ include "spillway.configMapName" . }}
+          items:
+            - {key: {{ ternary .Values.existingConfigMap.key "spillway.yaml" (ne .Values.existingConfigMap.name "") | quote }}, path: spillway.yaml}
       {{- range .Values.credentials }}
       - secret:
           name: {{ .secretName }}
           items:
             - {key: {{ .key | quote }}, path: {{ trimPrefix "/etc/spillway/" .mountPath | quote }}}
+      {{- end }}
+      {{- if and .Values.egressProxy.url .Values.egressProxy.secretName }}
+      - secret:
+          name: {{ .Values.egressProxy.secretName }}
+          items:
+            - {key: {{ .Values.egressProxy.key | quote }}, path: secrets/egress-proxy}
       {{- end }}
       {{- range .Values.files }}
       - configMap:
@@ -106,6 +179,22 @@ and a subPath would never see a rotated key. */}}
     claimName: {{ required "spillway: store.kind is claim: name the claim in store.claimName" .claimName }}
 {{- end }}
 {{- end }}
+{{- if .Values.rates.configMapName }}
+- name: spillway-rates
+  configMap:
+    name: {{ .Values.rates.configMapName }}
+    defaultMode: 0444
+{{- else if .Values.rates.volume }}
+- name: spillway-rates
+  {{- toYaml .Values.rates.volume | nindent 2 }}
+{{- else if .Values.rates.fetch.url }}
+- name: spillway-rates
+  emptyDir: {sizeLimit: 256Mi}
+{{- end }}
+{{- with .Values.sink.volume }}
+- name: spillway-sink
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* The pod's securityContext: the group by which app and sidecar share the segment, and nothing beyond. */}}
@@ -115,9 +204,11 @@ fsGroupChangePolicy: OnRootMismatch
 supplementalGroups: [{{ int64 .Values.sharedGid }}]
 {{- end }}
 
-{{/* The pod's annotations: a changed configuration rolls the pods; where the metrics are. */}}
+{{/* The pod's annotations: where the metrics are, and whether a changed configuration rolls the pods. */}}
 {{- define "spillway.podAnnotations" -}}
+{{- if and .Values.rollOnConfigChange (not .Values.existingConfigMap.name) -}}
 checksum/spillway-config: {{ include "spillway.config" . | sha256sum }}
+{{ end -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ include "spillway.adminPort" . | quote }}
 prometheus.io/path: /metrics

@@ -28,8 +28,17 @@ records, at least 128). */}}
 {{- end }}
 
 {{/* Pages of a memory volume are charged to the container that first touches them: the sidecar. */}}
-{{- define "spillway.memoryMi" -}}
+{{- define "spillway.memoryNeededMi" -}}
 {{- $pub := include "spillway.volumeMi" (include "spillway.pubBytes" .) -}}
 {{- $rw := include "spillway.volumeMi" (include "spillway.rwBytes" .) -}}
 {{- add (int64 .Values.resources.processMemoryMi) (int64 $pub) (int64 $rw) -}}
+{{- end }}
+
+{{- define "spillway.memoryMi" -}}
+{{- $needed := include "spillway.memoryNeededMi" . | int64 -}}
+{{- $given := int64 (.Values.resources.memoryLimitMi | default $needed) -}}
+{{- if lt $given $needed -}}
+{{- fail (printf "spillway: resources.memoryLimitMi %d is below the %d MiB of process (%d) and twice the segment: leave it out, or make config.segment smaller" $given $needed (int64 .Values.resources.processMemoryMi)) -}}
+{{- end -}}
+{{- $given -}}
 {{- end }}
