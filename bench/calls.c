@@ -99,6 +99,16 @@ static double quantile(double *values, size_t count, double q)
     return values[(size_t)((double)(count - 1) * q)];
 }
 
+/* Processor time of the process in the middle: what it costs, whoever else is on the machine. */
+static double cpu_us(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t = {0};
+    if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0)
+        clock_gettime(clock, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
 /* ---- one at a time, by libcurl ---- */
 
 struct way {
@@ -176,7 +186,7 @@ static void many_in_flight(struct way ways[3], const uint16_t port, uint32_t con
 {
     static char requests[3][4096];
     struct spw_bench_load loads[3];
-    double per_s[3][ROUNDS], ratio[3][ROUNDS];
+    double per_s[3][ROUNDS], ratio[3][ROUNDS], cpu[3][ROUNDS];
     for (int w = 0; w < 3; w++) {
         const char *path = strstr(ways[w].url + 7, "/");
         int head = snprintf(requests[w], sizeof requests[w],
@@ -194,18 +204,22 @@ static void many_in_flight(struct way ways[3], const uint16_t port, uint32_t con
     }
     for (int round = -1; round < ROUNDS; round++) { /* the first only opens connections */
         for (int w = 0; w < 3; w++) {
+            double before_us = cpu_us(children[w]);
             uint64_t took_ns, count = spw_bench_load_run(&loads[w], &took_ns);
-            if (round >= 0)
-                per_s[w][round] = (double)count * 1e9 / (double)took_ns;
+            if (round < 0)
+                continue;
+            per_s[w][round] = (double)count * 1e9 / (double)took_ns;
+            cpu[w][round] = (cpu_us(children[w]) - before_us) / (double)count;
         }
         for (int w = 0; w < 3 && round >= 0; w++)
             ratio[w][round] = per_s[w][round] / per_s[w == 2 ? 1 : 0][round];
     }
     double direct = quantile(per_s[0], ROUNDS, 0.5), forwarder = quantile(per_s[1], ROUNDS, 0.5);
     printf("{\"bench\":\"calls\",\"case\":\"sidecar_%u\",\"ops_per_s\":%.0f,\"floor\":\"forwarder\","
-           "\"floor_ops_per_s\":%.0f,\"ratio\":%.3f,\"direct_ops_per_s\":%.0f}\n",
+           "\"floor_ops_per_s\":%.0f,\"ratio\":%.3f,\"direct_ops_per_s\":%.0f,\"cpu_us_per_call\":%.1f,"
+           "\"floor_cpu_us_per_call\":%.1f}\n",
            connections_count, quantile(per_s[2], ROUNDS, 0.5), forwarder, quantile(ratio[2], ROUNDS, 0.5),
-           direct);
+           direct, quantile(cpu[2], ROUNDS, 0.5), quantile(cpu[1], ROUNDS, 0.5));
 }
 
 /* ---- the world ---- */

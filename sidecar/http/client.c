@@ -24,6 +24,8 @@ enum {
     CONNECTIONS_PER_HOST = 32,
     IDLE_CONNECTIONS_MAX = 256, /* at least as many as calls at a time, or kept connections are thrown away */
     ANSWER_MAX_BYTES = 1 << 20,
+    SPARE_CALLS_MAX = 64, /* ended calls kept for the next: a handle costs more to make than to use */
+    SPARE_BODY_MAX_BYTES = 64 << 10, /* a larger buffer is not kept with them */
     HEADERS_MAX_BYTES = 64 << 10,
     ATTEMPTS_MAX = 2 /* libcurl itself would go on to 6 on connections that die at once */
 };
@@ -46,9 +48,11 @@ struct spw_http_call {
     struct spw_http_client *client;
     struct spw_http_call *next;
     struct spw_http_call **link; /* what points to this one */
-    CURL *easy;
+    CURL *easy;                  /* its policy and callbacks are set once */
     struct curl_slist *headers;
     char *body;
+    char method[16]; /* what easy was told last; "" = nothing */
+    bool has_proxy_credentials;
     spw_http_done_fn *done;
     void *owner;
     struct spw_loop_timer deadline;
@@ -70,6 +74,9 @@ struct spw_http_client {
     struct spw_loop_timer timer; /* libcurl's */
     struct client_socket *sockets;
     struct spw_http_call *calls;
+    struct spw_http_call *spares; /* ended well, ready for the next request */
+    uint32_t spares_count;
+    char *checked_url;  /* the last that was found good: most accounts call one */
     int in_multi_count; /* calls libcurl holds, ended ones included until they are taken */
     size_t answer_max_bytes;
     uint64_t calm_ns;                 /* when a peer last asked for calm; 0 = never */
@@ -186,7 +193,40 @@ static CURLcode on_tls_context(CURL *easy, void *context, void *owner)
 
 /* -------- the end of a call -------- */
 
-static void call_free(struct spw_http_call *call)
+static void call_destroy(struct spw_http_call *call)
+{
+    curl_easy_cleanup(call->easy);
+    free(call->answer_headers.data);
+    free(call->answer_body.data);
+    free(call);
+}
+
+/* Nothing of the request or its answer stays but the buffers' room. */
+static bool make_spare(struct spw_http_call *call)
+{
+    struct spw_http_client *client = call->client;
+    if (client->closing || client->spares_count == SPARE_CALLS_MAX ||
+        call->answer_body.capacity > SPARE_BODY_MAX_BYTES ||
+        curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, NULL) != CURLE_OK ||
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) != CURLE_OK) {
+        return false;
+    }
+    call->answer_headers.bytes = 0;
+    call->answer_body.bytes = 0;
+    call->attempts = 0;
+    call->headers_complete = false;
+    call->too_large = false;
+    call->in_multi = false;
+    call->finishing = false;
+    call->detail[0] = '\0';
+    call->next = client->spares;
+    client->spares = call;
+    client->spares_count++;
+    return true;
+}
+
+/* answered: its handle has ended a whole exchange and may begin another. */
+static void call_end(struct spw_http_call *call, bool answered)
 {
     struct spw_http_client *client = call->client;
     spw_loop_timer_cancel(client->loop, &call->deadline);
@@ -194,16 +234,17 @@ static void call_free(struct spw_http_call *call)
         curl_multi_remove_handle(client->multi, call->easy);
         client->in_multi_count--;
     }
-    curl_easy_cleanup(call->easy);
     *call->link = call->next;
     if (call->next != NULL) {
         call->next->link = call->link;
     }
     curl_slist_free_all(call->headers);
     free(call->body);
-    free(call->answer_headers.data);
-    free(call->answer_body.data);
-    free(call);
+    call->headers = NULL;
+    call->body = NULL;
+    if (!answered || !make_spare(call)) {
+        call_destroy(call);
+    }
 }
 
 static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, const char *detail)
@@ -229,7 +270,7 @@ static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, co
     call->finishing = true;
     spw_loop_timer_cancel(call->client->loop, &call->deadline);
     call->done(call->owner, &response);
-    call_free(call);
+    call_end(call, outcome == SPW_HTTP_ANSWERED);
 }
 
 static void finish_by_curl(struct spw_http_call *call, CURLcode code)
@@ -347,6 +388,7 @@ static struct client_socket *socket_new(struct spw_http_client *client)
         socket->client = client;
         socket->watch.fn = on_socket_ready;
         socket->watch.owner = socket;
+        socket->watch.is_open = true; /* libcurl has just opened or used it */
         socket->next = client->sockets;
         if (socket->next != NULL) {
             socket->next->link = &socket->next;
@@ -383,8 +425,11 @@ static int curl_wants_socket(CURL *easy, curl_socket_t fd, int what, void *owner
 
 /* -------- making a request -------- */
 
-static enum spw_status check_url(const struct spw_http_client *client, const char *url, struct spw_error *err)
+static enum spw_status check_url(struct spw_http_client *client, const char *url, struct spw_error *err)
 {
+    if (client->checked_url != NULL && strcmp(client->checked_url, url) == 0) {
+        return SPW_STATUS_OK;
+    }
     CURLU *parsed = curl_url();
     char *scheme = NULL;
     if (parsed == NULL) {
@@ -411,6 +456,10 @@ static enum spw_status check_url(const struct spw_http_client *client, const cha
     }
     curl_free(scheme);
     curl_url_cleanup(parsed);
+    if (status == SPW_STATUS_OK) {
+        free(client->checked_url);
+        client->checked_url = strdup(url);
+    }
     return status;
 }
 
@@ -512,7 +561,7 @@ static enum spw_status copy_body(struct spw_http_call *call, const struct spw_ht
         }                                                                                                    \
     } while (0)
 
-static CURLcode set_policy(const struct spw_http_call *call, CURL *easy)
+static CURLcode set_policy(struct spw_http_call *call, CURL *easy)
 {
     const struct spw_http_client *client = call->client;
     CURLcode code = CURLE_OK;
@@ -541,6 +590,16 @@ static CURLcode set_policy(const struct spw_http_call *call, CURL *easy)
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* never wait for a stalled look-up's thread */
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_PRIVATE, (void *)call);
+    SET(CURLOPT_ERRORBUFFER, call->detail);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, (void *)call);
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, (void *)call);
+    SET(CURLOPT_PREREQFUNCTION, on_ready);
+    SET(CURLOPT_PREREQDATA, (void *)call);
+    SET(CURLOPT_DEBUGFUNCTION, on_comment);
+    SET(CURLOPT_DEBUGDATA, (void *)call);
     return code;
 }
 
@@ -550,11 +609,11 @@ static long milliseconds_up(uint64_t ns)
     return ms > (uint64_t)INT_MAX ? (long)INT_MAX : (long)ms;
 }
 
-static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct spw_http_request *request)
+/* The method is said again only when it is another: libcurl copies its name each time. */
+static CURLcode set_method(struct spw_http_call *call, CURL *easy, const struct spw_http_request *request)
 {
     CURLcode code = CURLE_OK;
     const char *method = request->method;
-    SET(CURLOPT_URL, request->url);
     if (strcmp(method, "HEAD") == 0) {
         SET(CURLOPT_NOBODY, 1L);
     } else if (request->body_bytes > 0 || strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
@@ -562,53 +621,77 @@ static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
         SET(CURLOPT_POSTFIELDS, call->body);
+    } else {
+        SET(CURLOPT_HTTPGET, 1L); /* undoes what another method left in the handle */
     }
-    SET(CURLOPT_CUSTOMREQUEST, method);
-    SET(CURLOPT_HTTPHEADER, call->headers);
-    SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
-    if (request->connect_timeout_ms > 0) {
-        SET(CURLOPT_CONNECTTIMEOUT_MS, milliseconds_up(request->connect_timeout_ms * 1000000U - 1));
+    if (strcmp(call->method, method) != 0) {
+        SET(CURLOPT_CUSTOMREQUEST, method);
+        snprintf(call->method, sizeof call->method, "%s", method);
     }
+    return code;
+}
+
+static CURLcode set_proxy_credentials(struct spw_http_call *call, CURL *easy)
+{
+    CURLcode code = CURLE_OK;
     const struct spw_http_client *client = call->client;
     const char *credentials =
         client->proxy_credentials ? client->proxy_credentials(client->proxy_owner, call->sent_ns) : NULL;
-    if (credentials != NULL) {
+    if (credentials != NULL || call->has_proxy_credentials) {
         SET(CURLOPT_PROXYUSERPWD, credentials);
         SET(CURLOPT_PROXYAUTH, (long)CURLAUTH_BASIC);
-    }
-    SET(CURLOPT_PRIVATE, (void *)call);
-    SET(CURLOPT_ERRORBUFFER, call->detail);
-    SET(CURLOPT_HEADERFUNCTION, on_header);
-    SET(CURLOPT_HEADERDATA, (void *)call);
-    SET(CURLOPT_WRITEFUNCTION, on_body);
-    SET(CURLOPT_WRITEDATA, (void *)call);
-    SET(CURLOPT_PREREQFUNCTION, on_ready);
-    SET(CURLOPT_PREREQDATA, (void *)call);
-    if (strncmp(request->url, "https:", 6) == 0) { /* HTTP/2 may be spoken there */
-        SET(CURLOPT_VERBOSE, 1L);
-        SET(CURLOPT_DEBUGFUNCTION, on_comment);
-        SET(CURLOPT_DEBUGDATA, (void *)call);
+        call->has_proxy_credentials = credentials != NULL;
     }
     return code;
+}
+
+/* All of what differs from one call to the next. */
+static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct spw_http_request *request)
+{
+    CURLcode code = set_method(call, easy, request);
+    SET(CURLOPT_URL, request->url);
+    SET(CURLOPT_HTTPHEADER, call->headers);
+    SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
+    SET(CURLOPT_CONNECTTIMEOUT_MS,
+        request->connect_timeout_ms > 0 ? milliseconds_up(request->connect_timeout_ms * 1000000U - 1) : 0L);
+    /* HTTP/2 may be spoken there, see on_comment. */
+    SET(CURLOPT_VERBOSE, strncmp(request->url, "https:", 6) == 0 ? 1L : 0L);
+    return code == CURLE_OK ? set_proxy_credentials(call, easy) : code;
 }
 
 static bool method_is_sound(const char *method)
 {
     size_t bytes = strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-    return bytes > 0 && method[bytes] == '\0' && strcmp(method, "CONNECT") != 0 &&
-           strcmp(method, "TRACE") != 0;
+    return bytes > 0 && bytes < sizeof((struct spw_http_call *)NULL)->method && method[bytes] == '\0' &&
+           strcmp(method, "CONNECT") != 0 && strcmp(method, "TRACE") != 0;
 }
 
-static struct spw_http_call *call_new(struct spw_http_client *client, const struct spw_http_request *request)
+/* A call whose handle has its policy; NULL without memory. */
+static struct spw_http_call *call_make(struct spw_http_client *client)
 {
-    struct spw_http_call *call = calloc(1, sizeof *call);
+    struct spw_http_call *call = client->spares;
+    if (call != NULL) {
+        client->spares = call->next;
+        client->spares_count--;
+        return call;
+    }
+    call = calloc(1, sizeof *call);
     if (call == NULL) {
         return NULL;
     }
     call->client = client;
     call->easy = curl_easy_init();
-    if (call->easy == NULL) {
-        free(call);
+    if (call->easy == NULL || set_policy(call, call->easy) != CURLE_OK) {
+        call_destroy(call);
+        return NULL;
+    }
+    return call;
+}
+
+static struct spw_http_call *call_new(struct spw_http_client *client, const struct spw_http_request *request)
+{
+    struct spw_http_call *call = call_make(client);
+    if (call == NULL) {
         return NULL;
     }
     call->sent_ns = spw_loop_now_ns(client->loop);
@@ -642,10 +725,7 @@ static enum spw_status start(struct spw_http_call *call, const struct spw_http_r
                              struct spw_error *err)
 {
     if (request->deadline_ns > call->sent_ns) {
-        CURLcode code = set_policy(call, call->easy);
-        if (code == CURLE_OK) {
-            code = set_request(call, call->easy, request);
-        }
+        CURLcode code = set_request(call, call->easy, request);
         if (code != CURLE_OK) {
             return spw_error_set(err, SPW_STATUS_INVALID, "request: libcurl refuses an option: %s",
                                  curl_easy_strerror(code));
@@ -691,7 +771,7 @@ enum spw_status spw_http_client_send(struct spw_http_client *client, const struc
         status = start(call, request, err);
     }
     if (status != SPW_STATUS_OK) {
-        call_free(call);
+        call_end(call, false);
         return status;
     }
     if (out != NULL) {
@@ -703,7 +783,7 @@ enum spw_status spw_http_client_send(struct spw_http_client *client, const struc
 void spw_http_call_cancel(struct spw_http_call *call)
 {
     if (!call->finishing) {
-        call_free(call);
+        call_end(call, false);
     }
 }
 
@@ -798,6 +878,11 @@ void spw_http_client_destroy(struct spw_http_client *client)
     while (client->calls != NULL) {
         finish(client->calls, SPW_HTTP_CANCELLED, "the sidecar is stopping");
     }
+    while (client->spares != NULL) {
+        struct spw_http_call *spare = client->spares;
+        client->spares = spare->next;
+        call_destroy(spare);
+    }
     curl_multi_cleanup(client->multi);
     while (client->sockets != NULL) {
         socket_free(client->sockets);
@@ -806,6 +891,7 @@ void spw_http_client_destroy(struct spw_http_client *client)
     spw_loop_timer_cancel(client->loop, &client->timer);
     spw_ca_store_close(client->authorities);
     free(client->proxy);
+    free(client->checked_url);
     free(client);
     curl_global_cleanup();
 }

@@ -278,14 +278,12 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
                                   spw_decided_fn *done, void *owner, struct spw_job **out,
                                   struct spw_error *err)
 {
-    struct spw_job *job = calloc(1, sizeof *job);
+    struct spw_job *job = spw_job_new(decider);
     struct spw_outgoing call;
     *out = NULL;
     if (!job)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "quote: no memory: raise the container's memory limit");
-    decider->jobs_count++;
-    job->decider = decider;
     job->uid = ask->uid;
     job->is_native = ask->native != NULL;
     job->done = done;
@@ -392,9 +390,15 @@ void spw_decider_destroy(struct spw_decider *decider)
         spw_secret_clean_up(&decider->accounts[i].user);
         spw_secret_clean_up(&decider->accounts[i].secret);
     }
+    spw_flights_clean_up(decider);
+    while (decider->spare_jobs) {
+        struct spw_job *job = decider->spare_jobs;
+        decider->spare_jobs = job->next;
+        free(job);
+    }
     spw_reuse_destroy(decider->carts);
     spw_reuse_destroy(decider->decisions);
-    explicit_bzero(&decider->keys, sizeof decider->keys);
+    spw_key_maker_clean_up(&decider->keys);
     free(decider);
 }
 

@@ -35,6 +35,9 @@ struct spw_decider {
     uint64_t started_ns;
     bool has_past; /* the ledger held flags at start */
     uint32_t jobs_count;
+    struct spw_job *spare_jobs; /* ended ones, used again: both are large, and the allocator slow with such */
+    struct spw_flight *spare_flights;
+    uint32_t spare_jobs_count, spare_flights_count;
     uint64_t id_high, id_low;
     uint64_t random;
     char text[SPW_REQUEST_MAX_BYTES]; /* a request being written; large, so not allocated for each */
@@ -62,10 +65,10 @@ struct spw_job {
     bool is_native;                 /* asked in the provider's own form */
     bool in_flight_at_end;          /* its deadline passed while a call was under way */
     struct spw_admission admission; /* the flight's, or the refusal */
-    struct spw_fallback_answer fallback;
     struct spw_line_tax *lines;
     char *handback;
     struct spw_result result;
+    struct spw_fallback_answer fallback; /* last: not cleared for the next use */
 };
 
 struct spw_flight {
@@ -87,10 +90,13 @@ struct spw_flight {
     struct spw_loop_timer timer; /* a reservation's start, or the retry */
     struct spw_ticket ticket;
     struct spw_admission admission;
-    struct spw_answer answer;
     uint32_t provider_status, attempts;
     uint64_t provider_ms;
+    struct spw_answer answer; /* last: not cleared whole for the next use */
 };
+
+/* Spare jobs and flights that are kept at most. */
+#define SPW_SPARES_MAX_COUNT 64u
 
 static inline uint64_t spw_decider_now(const struct spw_decider *d)
 {
@@ -122,12 +128,16 @@ void spw_job_fall_back(struct spw_job *job, enum spw_fallback type, enum spw_cau
 /* A kept answer: of this very decision, or of an identical cart. */
 void spw_job_repeat(struct spw_job *job, const struct spw_result *kept);
 void spw_job_reuse(struct spw_job *job, const struct spw_result *kept);
+/* NULL without memory. */
+struct spw_job *spw_job_new(struct spw_decider *d);
 void spw_job_free(struct spw_job *job);
 /* Was this decision made before? Then the job is over. */
 bool spw_job_repeated(struct spw_job *job);
 
 /* ---- flight.c: a provider call ---- */
 
+/* The spare ones; none may be under way. */
+void spw_flights_clean_up(struct spw_decider *d);
 /* The flight that an identical quote may wait for; NULL = none. */
 struct spw_flight *spw_flight_find(const struct spw_job *job);
 void spw_flight_join(struct spw_flight *flight, struct spw_job *job);

@@ -25,7 +25,7 @@ enum {
     BODY_MAX_BYTES = 64 << 10,
     SWALLOW_MAX_BYTES =
         1 << 20, /* past the maximum: taken and dropped, so that the caller reads its 413, not a reset */
-    CONNECTION_MEMORY_BYTES = 64 << 10, /* headers of a request and of its answer */
+    CONNECTION_MEMORY_BYTES = 32 << 10, /* headers of a request and of its answer; cleared after each */
     CONNECTIONS_MAX = 256,
     IDLE_TIMEOUT_S = 60,
     RUNS_PER_TURN = 4,
@@ -46,6 +46,8 @@ struct connection {
     struct spw_door_request *request; /* the one under way, if any */
     struct spw_loop_watch hangup;     /* of a dup of the socket */
     bool half_closed;                 /* in the door's list of those */
+    bool has_peer;                    /* of a Unix socket: who connected, which does not change */
+    struct ucred peer;
     struct connection *previous, *next;
 };
 
@@ -188,6 +190,9 @@ static struct connection *connection_new(struct spw_door *door, struct MHD_Conne
         return NULL;
     }
     c->door = door;
+    socklen_t bytes = sizeof c->peer;
+    c->has_peer =
+        door->listener.path[0] != '\0' && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &bytes) == 0;
     c->hangup.fn = on_hangup;
     c->hangup.owner = c;
     if (spw_loop_watch_set(door->loop, &c->hangup, fd, SPW_LOOP_HANGUP) != SPW_STATUS_OK) {
@@ -580,16 +585,12 @@ const char *spw_door_body(const struct spw_door_request *request, size_t *bytes)
 
 enum spw_status spw_door_peer(const struct spw_door_request *request, uid_t *uid, gid_t *gid)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct ucred peer;
-    socklen_t bytes = sizeof peer;
-    if (request->door->listener.path[0] == '\0' || info == NULL ||
-        getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+    const struct connection *c = request->connection;
+    if (!c->has_peer) {
         return SPW_STATUS_NOT_FOUND;
     }
-    *uid = peer.uid;
-    *gid = peer.gid;
+    *uid = c->peer.uid;
+    *gid = c->peer.gid;
     return SPW_STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
  * A flight lives while a job waits for it. The one who began it has no special part: when his caller hangs up, the
  * others' call goes on. Each job keeps its own deadline; the call itself is given up with the last of them.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,24 @@ static void flight_free(struct spw_flight *flight)
         flight->next->link = flight->link;
     spw_outgoing_clean_up(&flight->call);
     spw_answer_clean_up(&flight->answer);
-    free(flight);
+    spw_answer_clear(&flight->answer);
+    struct spw_decider *d = flight->decider;
+    if (d->spare_flights_count == SPW_SPARES_MAX_COUNT) {
+        free(flight);
+        return;
+    }
+    flight->next = d->spare_flights;
+    d->spare_flights = flight;
+    d->spare_flights_count++;
+}
+
+void spw_flights_clean_up(struct spw_decider *d)
+{
+    while (d->spare_flights) {
+        struct spw_flight *flight = d->spare_flights;
+        d->spare_flights = flight->next;
+        free(flight);
+    }
 }
 
 /* The next job to be told, with what the call says about itself; NULL = all were. */
@@ -231,7 +249,7 @@ static void read_native(struct spw_flight *flight, const struct spw_http_respons
                   response->body, response->body_bytes, answer);
     if (answer->kind != SPW_ANSWER_OK) {
         spw_answer_clean_up(answer);
-        memset(answer, 0, sizeof *answer);
+        spw_answer_clear(answer);
     }
 }
 
@@ -304,7 +322,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
     flight->provider_status = response->status;
     flight->provider_ms += (response->done_ns - response->sent_ns) / 1000000;
     spw_answer_clean_up(&flight->answer);
-    memset(&flight->answer, 0, sizeof flight->answer);
+    spw_answer_clear(&flight->answer);
     enum spw_call_result result = read_answer(flight, response, &end.outcome);
     flight->holds_ticket = false;
     spw_call_settle(flight->decider, flight->account, &flight->ticket, flight->acquire_flags,
@@ -350,10 +368,21 @@ static void reservation_due(struct spw_loop *loop, struct spw_loop_timer *timer)
         fall_back_all(flight, spw_refusal_type(a.cause), a.cause);
 }
 
+static struct spw_flight *take_spare(struct spw_decider *d)
+{
+    struct spw_flight *flight = d->spare_flights;
+    if (!flight)
+        return calloc(1, sizeof *flight);
+    d->spare_flights = flight->next;
+    d->spare_flights_count--;
+    memset(flight, 0, offsetof(struct spw_flight, answer)); /* its answer was cleared when it ended */
+    return flight;
+}
+
 static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *call,
                                      const struct spw_route *route)
 {
-    struct spw_flight *flight = calloc(1, sizeof *flight);
+    struct spw_flight *flight = take_spare(job->decider);
     if (!flight) {
         spw_outgoing_clean_up(call);
         return NULL;

@@ -2,6 +2,7 @@
  *
  * Owns: the flag of a quote, the counters of its account. Called by: decide.c, flight.c. Thread: the loop thread.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +12,38 @@
 #define REPEAT_NS                                                                                            \
     UINT64_C(600000000000) /* how long a decision is remembered: far longer than any client retries */
 
+struct spw_job *spw_job_new(struct spw_decider *d)
+{
+    struct spw_job *job = d->spare_jobs;
+    if (!job)
+        job = calloc(1, sizeof *job);
+    else {
+        d->spare_jobs = job->next;
+        d->spare_jobs_count--;
+        memset(job, 0, offsetof(struct spw_job, fallback));
+    }
+    if (job) {
+        job->decider = d;
+        d->jobs_count++;
+    }
+    return job;
+}
+
 void spw_job_free(struct spw_job *job)
 {
     spw_loop_timer_cancel(job->decider->options.loop, &job->deadline);
     free(job->request_json);
     free(job->lines);
     free(job->handback);
-    job->decider->jobs_count--;
-    free(job);
+    struct spw_decider *d = job->decider;
+    d->jobs_count--;
+    if (d->spare_jobs_count == SPW_SPARES_MAX_COUNT) {
+        free(job);
+        return;
+    }
+    job->next = d->spare_jobs;
+    d->spare_jobs = job;
+    d->spare_jobs_count++;
 }
 
 static void count_latency(struct spw_decider_counters *c, enum spw_decision decision, uint64_t took_ns)

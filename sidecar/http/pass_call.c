@@ -77,7 +77,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
     struct spw_call_end call_end;
     struct spw_answer answer;
     memset(&call_end, 0, sizeof call_end);
-    memset(&answer, 0, sizeof answer);
+    spw_answer_clear(&answer);
     pass->in_flight = NULL;
     if (response->outcome == SPW_HTTP_CANCELLED) {
         end(pass, &result);

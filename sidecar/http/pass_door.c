@@ -439,5 +439,6 @@ void spw_pass_doors_destroy(struct spw_pass_doors *doors)
         spw_token_clean_up(&doors->accounts[i].token);
     }
     spw_reuse_destroy(doors->documents);
+    spw_key_maker_clean_up(&doors->keys);
     free(doors);
 }

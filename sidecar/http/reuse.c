@@ -45,19 +45,28 @@ struct spw_reuse {
 
 bool spw_key_maker_init(struct spw_key_maker *maker)
 {
-    return getrandom(maker->secret, sizeof maker->secret, 0) == (ssize_t)sizeof maker->secret;
+    maker->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    maker->context = EVP_MD_CTX_new();
+    return maker->sha256 && maker->context &&
+           getrandom(maker->secret, sizeof maker->secret, 0) == (ssize_t)sizeof maker->secret;
 }
 
-bool spw_key_make(const struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
+void spw_key_maker_clean_up(struct spw_key_maker *maker)
+{
+    EVP_MD_CTX_free(maker->context);
+    EVP_MD_free(maker->sha256);
+    explicit_bzero(maker, sizeof *maker);
+}
+
+bool spw_key_make(struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
                   struct spw_key *out)
 {
     unsigned char digest[32];
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
-    bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1 &&
+    EVP_MD_CTX *context = maker->context;
+    bool ok = EVP_DigestInit_ex(context, maker->sha256, NULL) == 1 &&
               EVP_DigestUpdate(context, maker->secret, sizeof maker->secret) == 1 &&
               EVP_DigestUpdate(context, kind, strlen(kind) + 1) == 1 &&
               EVP_DigestUpdate(context, text, bytes) == 1 && EVP_DigestFinal_ex(context, digest, NULL) == 1;
-    EVP_MD_CTX_free(context);
     if (ok)
         memcpy(out->bytes, digest, sizeof out->bytes);
     return ok;

@@ -15,11 +15,16 @@ struct spw_key {
 };
 
 /* Digest of `kind` and the bytes; false when libcrypto has no SHA-256. */
+struct evp_md_st;
+struct evp_md_ctx_st;
 struct spw_key_maker {
     uint8_t secret[32];
+    struct evp_md_st *sha256; /* looked up and made once */
+    struct evp_md_ctx_st *context;
 };
 bool spw_key_maker_init(struct spw_key_maker *maker);
-bool spw_key_make(const struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
+void spw_key_maker_clean_up(struct spw_key_maker *maker);
+bool spw_key_make(struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
                   struct spw_key *out);
 
 struct spw_reuse; /* one table */

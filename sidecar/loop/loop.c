@@ -201,7 +201,7 @@ static bool grow_slots(struct spw_loop *loop)
 
 static enum spw_status take_slot(struct spw_loop *loop, struct spw_loop_watch *watch, int fd)
 {
-    if (fcntl(fd, F_GETFD) < 0) {
+    if (!watch->is_open && fcntl(fd, F_GETFD) < 0) {
         return SPW_STATUS_INVALID; /* io_uring would say so only in the next turn */
     }
     if (loop->first_free == 0 && !grow_slots(loop)) {

@@ -39,6 +39,7 @@ struct spw_loop_watch {
     uint32_t events; /* wanted now; 0 = not watched */
     uint32_t index;  /* private: the loop's place for it, 0 = none */
     bool has_fd;     /* private: fd was set and not closed yet */
+    bool is_open;    /* the owner knows that fd is open: it is not asked, which saves a system call */
 };
 
 /* One-shot timer on CLOCK_BOOTTIME. Zero-initialise, then fill fn and owner. */

@@ -8,11 +8,18 @@
 
 #include "sidecar/provider/wire.h"
 
+static void clear_lines(struct spw_answer *out, uint32_t count)
+{
+    out->lines_count = count;
+    memset(out->lines, 0, count * sizeof out->lines[0]);
+    memset(out->line_rates, 0, count * sizeof out->line_rates[0]);
+}
+
 void spw_answer_fail(struct spw_answer *out, enum spw_answer_kind kind, const char *format, ...)
 {
     uint32_t lines_count = out->lines_count;
-    memset(out, 0, sizeof *out); /* nothing half-read stays behind */
-    out->lines_count = lines_count;
+    spw_answer_clear(out); /* nothing half-read stays behind */
+    clear_lines(out, lines_count);
     out->kind = kind;
     va_list args;
     va_start(args, format);
@@ -60,7 +67,7 @@ void spw_answer_add_jurisdiction(struct spw_answer *out, const char *level, int6
 bool spw_answer_reader_init(struct spw_answer_reader *r, const struct spw_quote_request *quote,
                             struct spw_answer *out)
 {
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     memset(r, 0, sizeof *r);
     r->quote = quote;
     r->out = out;
@@ -68,7 +75,7 @@ bool spw_answer_reader_init(struct spw_answer_reader *r, const struct spw_quote_
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "more lines than a quote may have");
         return false;
     }
-    out->lines_count = quote->line_count + 1;
+    clear_lines(out, quote->line_count + 1);
     return true;
 }
 

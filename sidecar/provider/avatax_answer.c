@@ -252,7 +252,7 @@ void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char
     int64_t total_minor;
     (void)headers;
     (void)headers_bytes;
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     if (status == 404 && route && route->kind != SPW_ROUTE_CALCULATE && !root)
         out->kind = SPW_ANSWER_REJECTED; /* a document that does not exist */
     else if (judge_status(status, root, out) && route && route->kind == SPW_ROUTE_CALCULATE &&

@@ -44,7 +44,7 @@ static void judge(const struct spw_route *route, uint32_t status, const char *he
     (void)headers_bytes;
     (void)body;
     (void)body_bytes;
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     out->throttle = SPW_THROTTLE_RATE;
     if (status == 429)
         out->kind = SPW_ANSWER_THROTTLED;

@@ -4,6 +4,7 @@
  */
 #include "sidecar/provider/provider.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,11 @@ void spw_call_clean_up(struct spw_call *call)
     }
     free(call->body);
     memset(call, 0, sizeof *call);
+}
+
+void spw_answer_clear(struct spw_answer *answer)
+{
+    memset(answer, 0, offsetof(struct spw_answer, lines));
 }
 
 void spw_answer_clean_up(struct spw_answer *answer)

@@ -96,18 +96,21 @@ struct spw_line_rate {
 
 struct spw_answer {
     enum spw_answer_kind kind;
-    enum spw_throttle throttle; /* THROTTLED, BUSY */
-    int64_t tax_minor;          /* sum over lines and shipping */
-    uint32_t lines_count;       /* as asked: one per line, then one for shipping (also when it is 0) */
-    struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
-    struct spw_line_rate line_rates[SPW_LINES_MAX_COUNT + 1]; /* likewise */
-    uint32_t jurisdictions_count;                             /* 0 where the provider does not split */
-    struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
-    uint32_t rate_ppb;                     /* combined rate of the first taxed line; 0 = not known */
+    enum spw_throttle throttle;   /* THROTTLED, BUSY */
+    int64_t tax_minor;            /* sum over lines and shipping */
+    uint32_t lines_count;         /* as asked: one per line, then one for shipping (also when it is 0) */
+    uint32_t jurisdictions_count; /* 0 where the provider does not split */
+    uint32_t rate_ppb;            /* combined rate of the first taxed line; 0 = not known */
     char calculation[SPW_CALLER_ID_BYTES]; /* the provider's own id of it (Stripe); "" = it has none */
     char *error_json; /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
     char detail[160]; /* BROKEN, ERROR: why, in words */
+    /* Of these only as many as are counted above mean anything: clearing all would cost more than reading an answer. */
+    struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
+    struct spw_line_rate line_rates[SPW_LINES_MAX_COUNT + 1];
+    struct spw_jurisdiction jurisdictions[SPW_JURISDICTIONS_MAX_COUNT];
 };
+/* Nothing known, whatever it held before; its error_json is not freed. */
+void spw_answer_clear(struct spw_answer *answer);
 void spw_answer_clean_up(struct spw_answer *answer);
 
 /* What the provider's headers say about its rate limit. Unknown stays unknown: it is never 0. */

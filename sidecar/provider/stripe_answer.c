@@ -250,7 +250,7 @@ void spw_stripe_judge(const struct spw_route *route, uint32_t status, const char
 {
     json_t *root = spw_wire_parse(body, body_bytes);
     int64_t total_minor;
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     if (judge_status(status, headers, headers_bytes, root, out) && route &&
         route->kind == SPW_ROUTE_CALCULATE &&
         !spw_wire_number(json_object_get(root, "tax_amount_exclusive"), 0, &total_minor))

@@ -246,7 +246,7 @@ void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const ch
 {
     (void)headers;
     (void)headers_bytes;
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     if (is_no_answer(status, out))
         return;
     json_error_t error;

@@ -330,7 +330,7 @@ static void judge(const struct spw_route *route, uint32_t status, const char *he
     int64_t total_minor;
     (void)headers;
     (void)headers_bytes;
-    memset(out, 0, sizeof *out);
+    spw_answer_clear(out);
     if (judge_status(status, root, calculates, out) && calculates &&
         !spw_wire_number(json_object_get(json_object_get(root, "tax"), "amount_to_collect"), 2, &total_minor))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");

@@ -14,7 +14,9 @@
 
 static struct spw_key key_of(uint32_t n)
 {
-    static const struct spw_key_maker maker = {.secret = {1, 2, 3}};
+    static struct spw_key_maker maker;
+    if (!maker.context)
+        assert_true(spw_key_maker_init(&maker));
     struct spw_key key;
     assert_true(spw_key_make(&maker, "test", (const char *)&n, sizeof n, &key));
     return key;
@@ -187,7 +189,9 @@ static void keys_differ_by_secret_kind_and_text(void **state)
     assert_true(spw_key_make(&one, "decision", "x", 1, &b));
     assert_memory_not_equal(&a, &b, sizeof a);
     assert_true(spw_key_make(&one, "cart", "y", 1, &b));
+    spw_key_maker_clean_up(&other);
     assert_memory_not_equal(&a, &b, sizeof a);
+    spw_key_maker_clean_up(&one);
 }
 
 int main(void)
