@@ -61,7 +61,9 @@
 #include "sidecar/obs/utf8.h"
 
 #define MAPS_MAX_COUNT    16 /* the segment in use and former ones; main hands over the next as they are done */
-#define POLL_MS           20
+#define POLL_MS           20 /* between two looks at the hints while records come */
+#define IDLE_POLL_MS      100 /* the same when none has come for BUSY_MS: the most a client's record then waits */
+#define BUSY_MS           2000
 #define FULL_LOOK_MS      500 /* however little the hint says: a writer may die between READY and the hint */
 #define BACK_OFF_FIRST_MS 100
 #define BACK_OFF_MAX_MS   2000
@@ -100,6 +102,7 @@ struct spw_store {
     struct spw_ledger ledger;
     struct spw_batch batch;
     bool checked;          /* the file was read whole once */
+    int64_t busy_ms;       /* when a record was last looked for because there was one */
     uint32_t back_off_ms;  /* 0 = the last commit went through */
     int64_t try_at_ms;     /* CLOCK_MONOTONIC: not before */
     int64_t complained_ms; /* when the last failure was logged */
@@ -484,10 +487,24 @@ static bool nothing_new(const struct spw_store *store, const struct map_entry *e
            now_ms() - entry->looked_ms < FULL_LOOK_MS;
 }
 
+/* The cheapest look there is: no system call, the ledger is left alone. */
+static bool all_quiet(const struct spw_store *store, const struct map_entry *maps)
+{
+    bool quiet = store->ledger.db && !store->back_off_ms;
+    for (int i = 0; i < MAPS_MAX_COUNT && quiet; i++) {
+        /* SYNC cells-hint: relaxed: a lone word; whatever it misses the next full look finds. */
+        quiet =
+            !maps[i].map || nothing_new(store, &maps[i], spw_load_rlx(&spw_map_rw(maps[i].map)->cells_hint));
+    }
+    return quiet;
+}
+
 /* One look at every segment's cells; all: whatever the hints say. false: some could not be stored. */
 static bool turn(struct spw_store *store, struct map_entry *maps, bool all)
 {
     settle_doubt(store);
+    if (!all && all_quiet(store, maps))
+        return true;
     if (!file_in_place(store) || !have_ledger(store))
         return false;
     for (int i = 0; i < MAPS_MAX_COUNT; i++) {
@@ -498,6 +515,8 @@ static bool turn(struct spw_store *store, struct map_entry *maps, bool all)
         if (!all && nothing_new(store, &maps[i], hint))
             continue;
         maps[i].looked_ms = now_ms();
+        if (hint != maps[i].hint)
+            store->busy_ms = maps[i].looked_ms;
         maps[i].hint = hint;
         spw_cell_recover(maps[i].map); /* after a crash, and where damage looks like one */
         maps[i].recovered = true;
@@ -552,7 +571,9 @@ static bool somebody_leaves(const struct spw_store *store)
 /* Sleep until there is something to do; under the mutex. A wake does not cut a back-off short. */
 static void wait_for_work(struct spw_store *store)
 {
-    int64_t until_ms = store->back_off_ms ? store->try_at_ms : now_ms() + store->poll_ms;
+    int64_t now = now_ms();
+    bool idle = now - store->busy_ms > BUSY_MS && store->poll_ms < IDLE_POLL_MS;
+    int64_t until_ms = store->back_off_ms ? store->try_at_ms : now + (idle ? IDLE_POLL_MS : store->poll_ms);
     struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
     while (!store->stop && !store->jobs && !store->waits && !somebody_leaves(store) &&
            !(store->woken && !store->back_off_ms)) {

@@ -36,7 +36,7 @@ struct spw_store_care {
 struct spw_store_options {
     const char *file;
     struct spw_map *map; /* whose cells are drained */
-    uint32_t poll_ms;    /* 0 = 20: how often cells are looked at without a wake */
+    uint32_t poll_ms;    /* 0 = 20: how often cells are looked at without a wake; 100 when none comes */
     struct spw_store_care care;
     struct spw_loop *loop; /* where jobs are done (job.h); NULL = every caller waits */
 };
