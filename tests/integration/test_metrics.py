@@ -1,4 +1,6 @@
-"""/metrics of a real sidecar: valid for the official checker, the same series whatever passes, numbers that add up."""
+"""/metrics of a real sidecar: valid for the official checker, the same series whatever passes, numbers that add up; the
+alerts and the dashboard made of them, in a real Prometheus."""
+import http.client
 import json
 import os
 import random
@@ -6,13 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
 
-from harness import WATCHDOG_S, UnixConnection, parse_metrics, quote_body, until
+from harness import WATCHDOG_S, UnixConnection, exchange, free_port, parse_metrics, quote_body, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+RULES = ROOT / "helm/spillway/files/rules.yaml"
+DASHBOARD = ROOT / "helm/spillway/files/dashboard.json"
 sys.path.insert(0, str(ROOT / "sidecar/http"))
 import metrics_doc  # noqa: E402
 
@@ -80,7 +85,7 @@ def test_callers_and_destinations_leave_the_series_alone(place):
     after = parse_metrics(text)[0]
     assert set(after) == set(before)
     assert len(after) < 320, "the bound for one account that docs/metrics.md gives"
-    assert not re.search(r'"(c|d|q|o)-\d|Town|98\d\d\d', text)
+    assert not re.search(r'="[^"]*(\b[cdqo]-\d|Town|98\d\d\d)', text)
     print(f"memory of the second half: {rss() - half_kb} KiB", file=sys.stderr)
 
 
@@ -121,3 +126,94 @@ def test_what_waits_to_be_reconciled_has_an_age(place):
     until(lambda: sidecar.metric("spillway_oldest_unreconciled_seconds") > 86400, "the oldest order's age")
     assert sidecar.metric("spillway_flags_reconciliation", state="pending") == 1
     assert sidecar.metric("spillway_rate_age_warn_seconds") == 45 * 86400
+
+
+# ---- alerts and dashboard ----
+
+def test_each_alert_fires_and_does_not_fire():
+    checked = promtool("check", "rules", RULES)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    tested = promtool("test", "rules", ROOT / "tests/data/rules/rules_test.yaml")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    names = set(re.findall(r"- alert: (\w+)", RULES.read_text()))
+    assert names == set(re.findall(r"alertname: (\w+)", (ROOT / "tests/data/rules/rules_test.yaml").read_text()))
+
+
+def test_rules_and_dashboard_name_only_metrics_of_the_table():
+    known = set(table())
+    for path in (RULES, DASHBOARD):
+        for name in set(re.findall(r"\bspillway_[a-z0-9_]+\b", path.read_text())):
+            assert name in known or re.sub("_(bucket|sum|count)$", "", name) in known, f"{path.name}: {name}"
+
+
+class Prometheus:
+    """The real one, scraping every second what is given."""
+
+    def __init__(self, place, port):
+        self.port = free_port()
+        config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [str(RULES)],
+                  "scrape_configs": [{"job_name": "shop", "static_configs": [
+                      {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "shop", "pod": "checkout-0"}}]}]}
+        path = place.directory / "prometheus.yml"
+        path.write_text(json.dumps(config))
+        self.log_path = place.directory / "prometheus.log"
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", f"--config.file={path}", f"--web.listen-address=127.0.0.1:{self.port}",
+                 f"--storage.tsdb.path={place.directory}/tsdb"], stdout=log, stderr=log)
+        place.programs.append(self.process)
+        self.process.expected_exit = 0
+        until(self.is_up, "the scrape")
+
+    def ask(self, path, **query):
+        answer = exchange(http.client.HTTPConnection("127.0.0.1", self.port, timeout=WATCHDOG_S), "GET",
+                          f"/api/v1/{path}?{urllib.parse.urlencode(query)}")
+        assert answer.status == 200, answer
+        return answer.json["data"]
+
+    def query(self, text):
+        return self.ask("query", query=text)["result"]
+
+    def is_up(self):
+        assert self.process.poll() is None, self.log_path.read_text()
+        try:
+            ready = exchange(http.client.HTTPConnection("127.0.0.1", self.port, timeout=WATCHDOG_S), "GET", "/-/ready")
+            return ready.status == 200 and any(float(r["value"][1]) == 1 for r in self.query('up{job="shop"}'))
+        except OSError:
+            return False
+
+
+def dashboard_queries():
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel.get("targets", []):
+            text = target["expr"].replace("$__rate_interval", "30s")
+            yield panel["title"], text.replace("$namespace", ".*").replace("$account", ".*")
+
+
+def test_a_real_prometheus_answers_the_dashboard_and_fires_the_alert(place):
+    if not shutil.which("prometheus"):
+        pytest.skip("prometheus is not installed (package prometheus)")
+    mock = place.mock()
+    sidecar = place.sidecar(mock, {"breaker": {"mode": "disabled"}})
+    prometheus = Prometheus(place, place.admin_port)
+    alerts = 'ALERTS{alertname="FallbackShareHigh", alertstate="firing"}'
+
+    def order(count, tag):
+        for i in range(count):
+            body = quote_body(customer={"id": f"{tag}-{i}"})
+            answer = sidecar.post("/spillway/v1/quote", body, headers={"Spillway-Order-Id": f"{tag}-{i}"})
+            assert answer.headers["Spillway-Order"] == "placed"
+    order(100, "live")
+    until(lambda: prometheus.query('sum(spillway_orders_placed_total{decision="live"}) == 100'), "the live orders")
+    assert prometheus.query(alerts) == []
+    mock.script({"status": 500})
+    order(60, "cached")
+    [alert] = until(lambda: prometheus.query(alerts), "the alert")
+    assert (alert["metric"]["account"], alert["metric"]["severity"]) == ("main", "page")
+    assert "pod" not in alert["metric"]
+    queries = list(dashboard_queries())
+    assert len(queries) > 40
+    for title, text in queries:
+        assert prometheus.query(text), f"{title}: nothing answers {text}"
+    problems = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"] if rule["health"] != "ok"]
+    assert problems == []
