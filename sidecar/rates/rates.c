@@ -179,14 +179,17 @@ static bool is_preferred(const struct spw_rates_reader *r, const struct spw_rate
 
 static void add_row(struct spw_rates_table *table, const struct spw_rate_row *row)
 {
-    struct spw_rate_row *before = table->rows_count ? &table->rows[table->rows_count - 1] : NULL;
-    if (before && compare_places(before, row) == 0 && same_rates(before, row) &&
-        before->least == row->least && row->valid_from_day &&
-        before->valid_to_day + 1 == row->valid_from_day) {
-        before->valid_to_day = row->valid_to_day; /* the same rate goes on */
-        return;
+    struct spw_rate_row *next = table->rows + table->rows_count;
+    if (table->rows_count) {
+        struct spw_rate_row *before = next - 1;
+        if (compare_places(before, row) == 0 && same_rates(before, row) && before->least == row->least &&
+            row->valid_from_day && before->valid_to_day + 1 == row->valid_from_day) {
+            before->valid_to_day = row->valid_to_day; /* the same rate goes on */
+            return;
+        }
     }
-    table->rows[table->rows_count++] = *row;
+    *next = *row;
+    table->rows_count++;
 }
 
 /* The rows of one place, at days that may overlap: between any two days on which something changes one row holds. */
