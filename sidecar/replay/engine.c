@@ -339,7 +339,6 @@ static void put_admission(const struct spw_replay *r, const struct spw_admission
                           struct spw_replay_result *out)
 {
     out->allowed = a->may_call;
-    out->has_wait = true;
     out->verdict = a->may_call ? "allow" : "deny";
     out->cause = a->may_call ? SPW_CAUSE_NONE : a->cause;
     out->type = a->may_call ? SPW_FALLBACK_NONE : spw_refusal_type(a->cause);
@@ -533,8 +532,7 @@ static void outcome(struct spw_replay *r, struct account *a, const struct spw_re
         spw_state_evidence_set(a->group->state, ticket.account_index, &signals.evidence);
     (void)spw_settle(map, &ticket, now_ns, &signals.end);
     put_outcome(e, call && call->retry, kind, timeout, out);
-    out->has_wait = kind == SPW_ANSWER_THROTTLED || kind == SPW_ANSWER_BUSY;
-    if (out->has_wait)
+    if (kind == SPW_ANSWER_THROTTLED || kind == SPW_ANSWER_BUSY)
         out->wait_ns = retry_wait_ns(r, a, call ? call->tries : 0, &signals.end);
     out->latency_ns = e->latency_ns ? e->latency_ns : call ? now_ns - ticket.taken_ns : 0;
     if (call)

@@ -36,7 +36,6 @@ struct spw_replay_result {
     enum spw_fallback type; /* the fallback this leads to; NONE = none */
     enum spw_cause cause;   /* NONE = none */
     bool allowed;           /* acquire, peek */
-    bool has_wait;          /* acquire, peek, confirm; outcome: before it is tried again */
     bool has_start;         /* a reservation */
     bool observed;          /* would have been refused; observe mode let it pass */
     bool probe;             /* this call is the breaker's probe */

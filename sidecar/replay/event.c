@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "shm/spw_layout.h"
+#include "sidecar/replay/stamp.h"
 
 #define NS_PER_S      UINT64_C(1000000000)
 #define NS_PER_MS     UINT64_C(1000000)
@@ -126,20 +127,42 @@ static bool take_seconds(struct read *r, const json_t *value, uint64_t *out_ns)
     return true;
 }
 
+/* "80us", "7ns": finer than the configuration has it. */
+static bool fine_span(const char *text, uint64_t *out_ns)
+{
+    size_t digits = strspn(text, "0123456789");
+    bool us = strcmp(text + digits, "us") == 0;
+    if (digits < 1 || digits > 15 || (!us && strcmp(text + digits, "ns") != 0))
+        return false;
+    *out_ns = strtoull(text, NULL, 10) * (us ? 1000 : 1);
+    return true;
+}
+
+/* A number whose field's name ends in its unit: max_wait_ms. */
+static bool has_unit(const char *field)
+{
+    size_t n = strlen(field);
+    return n > 3 && (strcmp(field + n - 3, "_ns") == 0 || strcmp(field + n - 3, "_ms") == 0);
+}
+
 /* "250ms" as in the configuration, "0.25" or 0.25 seconds, or a JSON whole number of nanoseconds. */
 static bool take_span(struct read *r, const json_t *value, uint64_t *out_ns)
 {
     struct spw_error ignored;
     uint64_t ms;
     const char *text = json_string_value(value);
+    char number[SPW_REPLAY_NUMBER_BYTES];
+    if (has_unit(r->field))
+        return (json_is_number(value) && spw_replay_number_text(value, number) &&
+                spw_stamp_span_parse(r->field, number, out_ns)) ||
+               fault(r, "write a number of the unit in the field's name");
     if (json_is_integer(value) && json_integer_value(value) >= 0) {
         *out_ns = (uint64_t)json_integer_value(value);
         return true;
     }
-    char number[SPW_REPLAY_NUMBER_BYTES];
     if (json_is_real(value) && spw_replay_number_text(value, number))
         text = number;
-    if (text && spw_replay_seconds_parse(text, out_ns))
+    if (text && (spw_replay_seconds_parse(text, out_ns) || fine_span(text, out_ns)))
         return true;
     if (!text || spw_parse_duration_ms(text, &ms, &ignored) || ms > SPAN_MAX_NS / NS_PER_MS)
         return fault(r,
@@ -149,13 +172,18 @@ static bool take_span(struct read *r, const json_t *value, uint64_t *out_ns)
     return true;
 }
 
+/* A JSON whole number, or its digits as text. */
 static bool take_whole(struct read *r, const json_t *value, uint64_t least, uint64_t most, uint64_t *out)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-        (uint64_t)json_integer_value(value) < least || (uint64_t)json_integer_value(value) > most)
-        return fault(r, "write a whole number, %" PRIu64 " to %" PRIu64, least, most);
-    *out = (uint64_t)json_integer_value(value);
-    return true;
+    const char *text = json_string_value(value);
+    size_t digits = text ? strlen(text) : 0;
+    bool ok = json_is_integer(value) && json_integer_value(value) >= 0;
+    if (ok)
+        *out = (uint64_t)json_integer_value(value);
+    else if (digits >= 1 && digits <= 19 && strspn(text, "0123456789") == digits)
+        ok = (*out = strtoull(text, NULL, 10)) != 0 || *text == '0';
+    return (ok && *out >= least && *out <= most) ||
+           fault(r, "write a whole number, %" PRIu64 " to %" PRIu64, least, most);
 }
 
 static bool take_text(struct read *r, const json_t *value, const char **out)
@@ -271,10 +299,13 @@ static bool read_endpoint(struct read *r, json_t *value)
     return fault(r, "%.40s is not known: calculate, record, refund or other", text ? text : "it");
 }
 
+/* null, 0 and "timeout": there was no answer. */
 static bool read_status(struct read *r, json_t *value)
 {
     uint64_t status = 0;
-    if (!take_whole(r, value, 0, 999, &status))
+    const char *text = json_string_value(value);
+    bool none = json_is_null(value) || (text && strcmp(text, "timeout") == 0);
+    if (!none && !take_whole(r, value, 0, 999, &status))
         return false;
     if (status && status < 100)
         return fault(r, "write an HTTP status, or 0 for no answer");
@@ -356,7 +387,7 @@ static bool put_header(struct read *r, const char *name, const json_t *value)
            put_bytes(r, "\r\n", 2);
 }
 
-/* ["Name: value", ...] or [["Name", "value"], ...]: what repeats a name. */
+/* ["Name: value", ...], [["Name", "value"], ...] or [{"name": "Name", "value": "value"}, ...]: what repeats a name. */
 static bool put_header_list(struct read *r, const json_t *list)
 {
     size_t i;
@@ -364,12 +395,14 @@ static bool put_header_list(struct read *r, const json_t *list)
     json_array_foreach(list, i, entry)
     {
         const char *line = json_string_value(entry);
-        const char *name = json_string_value(json_array_get(entry, 0));
+        bool pair = json_array_size(entry) == 2;
+        const char *name =
+            json_string_value(pair ? json_array_get(entry, 0) : json_object_get(entry, "name"));
         if (line && strchr(line, ':') && !strpbrk(line, "\r\n")) {
             if (!put_bytes(r, line, strlen(line)) || !put_bytes(r, "\r\n", 2))
                 return false;
-        } else if (name && json_array_size(entry) == 2) {
-            if (!put_header(r, name, json_array_get(entry, 1)))
+        } else if (name) {
+            if (!put_header(r, name, pair ? json_array_get(entry, 1) : json_object_get(entry, "value")))
                 return false;
         } else {
             return fault(r, "entry %zu: write \"Name: value\" or [\"Name\", \"value\"]", i);
@@ -413,11 +446,16 @@ static bool read_headers(struct read *r, json_t *value)
 
 /* ---- set ---- */
 
+/* As in the configuration; a whole number, and a bare "0", are so many a second. */
 static bool read_rate(struct read *r, json_t *value)
 {
     struct spw_error err;
-    const char *text;
-    if (!take_text(r, value, &text))
+    char number[SPW_REPLAY_NUMBER_BYTES + 2];
+    const char *text = number;
+    bool bare = json_is_string(value) && strcmp(json_string_value(value), "0") == 0;
+    if (json_is_integer(value) || bare)
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT "/s", json_integer_value(value));
+    else if (!take_text(r, value, &text))
         return false;
     if (spw_parse_rate(text, &r->out->change.rate, &err))
         return fault(r, "%s", err.text);
@@ -554,11 +592,17 @@ static const struct {
               {"status", read_status},
               {"headers", read_headers},
               {"latency", read_latency},
+              {"latency_ns", read_latency},
+              {"latency_ms", read_latency},
               {"retry", read_retry},
               {"endpoint", read_endpoint},
               {"max_wait", read_max_wait},
+              {"max_wait_ns", read_max_wait},
+              {"max_wait_ms", read_max_wait},
               {"wall", read_wall},
               {"by", read_by},
+              {"by_ns", read_by},
+              {"by_ms", read_by},
               {"timeout", read_timeout},
               {"code", read_code},
               {"body", read_body},
@@ -578,7 +622,7 @@ static const struct {
 
 static bool unknown_field(struct read *r)
 {
-    char known[320];
+    char known[400];
     size_t used = 0;
     for (size_t i = 0; i < FIELDS_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", fields[i].name);
@@ -587,7 +631,8 @@ static bool unknown_field(struct read *r)
 
 static bool read_field(struct read *r, json_t *value)
 {
-    if (json_is_null(value) || r->field[0] == '_')
+    bool status = strcmp(r->field, "status") == 0;
+    if ((json_is_null(value) && !status) || r->field[0] == '_')
         return true; /* null is the same as not given */
     for (size_t i = 0; i < FIELDS_COUNT; i++) {
         if (strcmp(fields[i].name, r->field) == 0)

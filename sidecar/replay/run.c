@@ -42,9 +42,7 @@ static void put_seconds(struct spw_text *t, const char *name, bool known, uint64
 static void put_wait(struct spw_text *t, const struct spw_replay_result *r)
 {
     put_name(t, "wait_ns");
-    if (!r->has_wait)
-        spw_text_put(t, "null");
-    else if (r->wait_ns == SPW_FOREVER_NS)
+    if (r->wait_ns == SPW_FOREVER_NS)
         spw_text_put(t, "\"never\"");
     else
         spw_text_u64(t, r->wait_ns);

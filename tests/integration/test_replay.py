@@ -207,7 +207,7 @@ def test_answers_while_it_is_asked(tmp_path):
 
 BAD = [
     ('{"op":"acquire","cost":-1}', "cost: write a whole number"),
-    ('{"op":"acquire","cost":"1"}', "cost: write a whole number"),
+    ('{"op":"acquire","cost":"1.5"}', "cost: write a whole number"),
     ('{"op":"acquire","cost":1.5}', "cost: write a whole number"),
     ('{"op":"acquire","at":"-1"}', "at: -1: write seconds from 0"),
     ('{"op":"acquire","at":"1.0000000001"}', "at: 1.0000000001: write seconds"),
@@ -385,3 +385,45 @@ def test_examples_of_the_documentation(tmp_path):
     assert run(["--config", conf], example("events")).stdout == example("answers")
     assert run(["--config", conf, "--summary"], example("events")).stdout == example("summary")
     assert run(["convert", "--format", "combined", "--account", "main"], example("log")).stdout == example("log events")
+
+
+# ---- how an event may be written ----
+
+@pytest.mark.parametrize("words,same", [
+    ({"max_wait": "300ms"}, {"max_wait": 300_000_000}), ({"max_wait": "300ms"}, {"max_wait": "0.3"}),
+    ({"max_wait": "300ms"}, {"max_wait": 0.3}), ({"max_wait": "300ms"}, {"max_wait": "300000us"}),
+    ({"max_wait": "300ms"}, {"max_wait": "300000000ns"}), ({"max_wait": "300ms"}, {"max_wait_ms": 300}),
+    ({"max_wait": "300ms"}, {"max_wait_ns": 300_000_000}), ({"cost": 3}, {"cost": "3"})])
+def test_acquire_in_other_words(tmp_path, words, same):
+    replay = Replay(tmp_path, "{rate: 10/s, burst: 3, pods: 1}")
+    events = [[acquire(0), acquire("0.05", cost=2), acquire("0.1", **w), acquire("0.1", **w)] for w in (words, same)]
+    assert replay(events[0]) == replay(events[1])
+
+
+@pytest.mark.parametrize("words,same", [
+    ({"headers": {"Retry-After": "7"}}, {"headers": [{"name": "Retry-After", "value": "7"}]}),
+    ({"headers": {"Retry-After": "7"}}, {"headers": [["Retry-After", 7]]}),
+    ({"headers": {"Retry-After": "7"}}, {"headers": "Retry-After: 7\n"}),
+    ({"status": 429}, {"status": "429"}), ({"timeout": True}, {"status": None}), ({"timeout": True}, {"status": "timeout"}),
+    ({"latency": "143ms"}, {"latency_ms": 143})])
+def test_outcome_in_other_words(tmp_path, words, same):
+    answers = [Replay(tmp_path)([acquire(0), {"at": "1", "op": "outcome", **({} if "timeout" in w else {"status": 429}), **w},
+                                 peek(1)]) for w in (words, same)]
+    assert answers[0] == answers[1]
+    assert answers[0][1]["verdict"] == "fallback"
+
+
+@pytest.mark.parametrize("words,same", [
+    ({"rate": "3/s"}, {"rate": 3}), ({"rate": "0/s"}, {"rate": 0}), ({"rate": "0/s"}, {"rate": "0"}),
+    ({"rate": "3/s"}, {"limit": {"rate": "3/s"}}), ({"rate": "3/s"}, {"limit": "3/s"})])
+def test_set_in_other_words(tmp_path, words, same):
+    answers = [Replay(tmp_path)([acquire(0, cost=10), {"at": "0", "op": "set", **w}, acquire(0)]) for w in (words, same)]
+    assert answers[0] == answers[1]
+    assert answers[0][2]["verdict"] == "deny"
+
+
+def test_every_answer_has_a_wait(tmp_path):
+    """wait_ns is a number or "never", of whatever event."""
+    answers = Replay(tmp_path)([acquire(0), outcome(0), {"op": "advance", "by": "1s"}, {"op": "set", "rate": "0/s"},
+                                acquire(1, cost=11), {"op": "release"}, peek(1)])
+    assert [a["wait_ns"] for a in answers] == [0, 0, 0, 0, "never", 0, 0]
