@@ -22,6 +22,7 @@
 #include "sidecar/http/quote_door.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/rate_files.h"
+#include "sidecar/reload.h"
 #include "sidecar/state/prev.h"
 #include "sidecar/state/state.h"
 #include "sidecar/store/store.h"
@@ -34,6 +35,7 @@
 
 struct sidecar {
     struct spw_conf *conf;
+    struct spw_conf_live live; /* the same, and how its reloads went */
     struct spw_loop *loop;
     struct spw_state *state;
     struct spw_store *store;
@@ -44,6 +46,7 @@ struct sidecar {
     struct spw_control *control;
     struct spw_spool *spool;
     struct spw_rate_watch *rate_watch; /* NULL: no directory is watched */
+    struct spw_reload *reload;
     struct spw_loop_timer heartbeat, sweep, drain;
     struct spw_loop_watch signals;
     uint64_t drain_until_ns;
@@ -58,17 +61,19 @@ struct arguments {
 
 static void usage(FILE *out)
 {
-    fprintf(out, "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
-                 "  spillwayd                        run\n"
-                 "  spillwayd --check-config         check the configuration, its secrets and rate files; "
-                 "tell the first fault\n"
-                 "  spillwayd --print-segment-bytes  the size of both segment files; reads no secrets and no "
-                 "rate files\n"
-                 "  spillwayd --version\n"
-                 "  spillwayd --help\n\n"
-                 "  --config FILE                    with any of them; default " DEFAULT_CONF "\n\n"
-                 "Signals: TERM or INT drain and stop; a second one stops at once.\n"
-                 "Exit: 0 clean stop, 1 could not start or run, 2 wrong arguments.\n");
+    fprintf(out,
+            "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
+            "  spillwayd                        run\n"
+            "  spillwayd --check-config         check the configuration, its secrets and rate files; "
+            "tell the first fault\n"
+            "  spillwayd --print-segment-bytes  the size of both segment files; reads no secrets and no "
+            "rate files\n"
+            "  spillwayd --version\n"
+            "  spillwayd --help\n\n"
+            "  --config FILE                    with any of them; default " DEFAULT_CONF "\n\n"
+            "Signals: TERM or INT drain and stop; a second one stops at once. HUP reads the configuration "
+            "again.\n"
+            "Exit: 0 clean stop, 1 could not start or run, 2 wrong arguments.\n");
 }
 
 /* 0 = go on, otherwise exit with the code minus one. */
@@ -169,6 +174,11 @@ static void signal_came(struct spw_loop *loop, struct spw_loop_watch *watch, uin
     (void)events;
     if (read(watch->fd, &info, sizeof info) != (ssize_t)sizeof info)
         return;
+    if (info.ssi_signo == SIGHUP) {
+        if (!s->draining)
+            spw_reload_ask(s->reload);
+        return;
+    }
     if (s->draining) {
         spw_log(SPW_LOG_WARN, "stop", "second signal %u: stopping at once", info.ssi_signo);
         spw_loop_stop(loop);
@@ -193,6 +203,7 @@ static enum spw_status watch_signals(struct sidecar *s, struct spw_error *err)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return spw_error_set(err, SPW_STATUS_SYSTEM, "signals: signalfd: %s: raise the limit of open files",
@@ -223,8 +234,12 @@ static void harden(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    /* What other daemons take for a request would end this one, and with it the pod's live calls. */
+    static const int harmless[] = {SIGPIPE, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU};
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        signal(harmless[i], SIG_IGN);
     struct sigaction bus = {.sa_handler = segment_cut, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGBUS, &bus, NULL);
     setrlimit(RLIMIT_CORE, &none);
@@ -234,15 +249,6 @@ static void harden(void)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     prctl(PR_SET_DUMPABLE, 0);
-}
-
-static void configure_log(const struct spw_conf *conf)
-{
-    static const char *const name[] = {"debug", "info", "warn", "error"};
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(conf->log_level, name[i]) == 0)
-            spw_log_configure((enum spw_log_level)i, conf->log_json);
-    }
 }
 
 static enum spw_status open_loop(struct sidecar *s, struct spw_error *err)
@@ -264,12 +270,7 @@ static enum spw_status open_store(struct sidecar *s, struct spw_error *err)
     struct spw_store_options options = {.file = s->conf->store_file,
                                         .map = spw_state_map(s->state),
                                         .loop = s->loop,
-                                        .care = {.unplaced_after_ms = s->conf->unplaced_after_ms,
-                                                 .alert_window_ms = s->conf->alert.window_ms,
-                                                 .alert_share_ppm = s->conf->alert.share_ppm,
-                                                 .alert_minimum_count = s->conf->alert.minimum_count,
-                                                 .addresses_days = s->conf->retention.addresses_days,
-                                                 .rows_days = s->conf->retention.rows_days}};
+                                        .care = spw_conf_store_care(s->conf)};
     enum spw_status status = spw_store_open(&options, &s->store, err);
     if (status == SPW_STATUS_OK)
         drain_former(s);
@@ -323,6 +324,7 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                       .state = s->state,
                                       .store = s->store,
                                       .decider = s->decider,
+                                      .live = &s->live,
                                       .conf = c,
                                       .listen = c->admin_listen,
                                       .spool_counts = spool_counts,
@@ -357,6 +359,18 @@ static enum spw_status open_segment(struct sidecar *s, struct spw_error *err)
     return status;
 }
 
+static enum spw_status open_reload(struct sidecar *s, struct spw_error *err)
+{
+    struct spw_reload_options options = {.loop = s->loop,
+                                         .state = s->state,
+                                         .store = s->store,
+                                         .decider = s->decider,
+                                         .pass_doors = s->pass_doors,
+                                         .rate_watch = &s->rate_watch,
+                                         .live = &s->live};
+    return spw_reload_new(&options, &s->reload, err);
+}
+
 static enum spw_status start(struct sidecar *s, struct spw_error *err)
 {
     enum spw_status status = open_loop(s, err);
@@ -368,6 +382,8 @@ static enum spw_status start(struct sidecar *s, struct spw_error *err)
         status = open_doors(s, err);
     if (status == SPW_STATUS_OK)
         status = spw_rate_watch_new(s->loop, s->state, s->conf, &s->rate_watch, err);
+    if (status == SPW_STATUS_OK)
+        status = open_reload(s, err);
     if (status == SPW_STATUS_OK)
         status = watch_signals(s, err);
     if (status != SPW_STATUS_OK)
@@ -410,6 +426,7 @@ static void drain_to_sink(struct sidecar *s)
 /* The reverse order of start; what was never opened is skipped. */
 static void stop(struct sidecar *s, bool clean)
 {
+    spw_reload_destroy(s->reload);
     spw_rate_watch_destroy(s->rate_watch);
     spw_control_stop(s->control);
     spw_admin_destroy(s->admin);
@@ -452,7 +469,7 @@ static int check(const struct spw_conf *conf, const struct arguments *a, struct 
     enum spw_status status = spw_rate_files_read(&files, conf, err);
     spw_rate_files_clean_up(&files);
     if (status != SPW_STATUS_OK) {
-        fprintf(stderr, "spillwayd: %s\n", err->text);
+        fprintf(stderr, "spillwayd: %s: %s\n", a->conf_path, err->text);
         return 1;
     }
     printf("%s: good\n", a->conf_path);
@@ -477,7 +494,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "spillwayd: %s\n", err.text);
         return 1;
     }
-    configure_log(s.conf);
+    s.live.path = a.conf_path;
+    s.live.conf = s.conf;
+    spw_conf_log_apply(s.conf);
     if (a.check_only) {
         exit_code = check(s.conf, &a, &err);
         spw_conf_destroy(s.conf);

@@ -35,6 +35,9 @@ struct spw_rate_watch;
 enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,
                                    const struct spw_conf *conf, struct spw_rate_watch **out,
                                    struct spw_error *err) SPW_WARN_UNUSED;
-void spw_rate_watch_destroy(struct spw_rate_watch *watch); /* after the loop has stopped; NULL is fine */
+/* A reading is under way: the configuration must not change meanwhile. NULL is fine. */
+bool spw_rate_watch_is_reading(const struct spw_rate_watch *watch);
+/* Not while a reading is under way, or after the loop has stopped; NULL is fine. */
+void spw_rate_watch_destroy(struct spw_rate_watch *watch);
 
 #endif

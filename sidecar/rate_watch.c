@@ -136,6 +136,11 @@ enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *stat
     return SPW_STATUS_OK;
 }
 
+bool spw_rate_watch_is_reading(const struct spw_rate_watch *watch)
+{
+    return watch && watch->reading;
+}
+
 void spw_rate_watch_destroy(struct spw_rate_watch *watch)
 {
     if (!watch)

@@ -158,3 +158,79 @@ void spw_conf_destroy(struct spw_conf *conf)
         free(conf->accounts);
     free(conf);
 }
+
+/* ---- reload ---- */
+
+static size_t accounts_room(const struct spw_conf *conf)
+{
+    return conf->accounts_count > SPW_CONF_ACCOUNTS_MAX_COUNT ? conf->accounts_count
+                                                              : SPW_CONF_ACCOUNTS_MAX_COUNT;
+}
+
+struct spw_conf *spw_conf_copy(const struct spw_conf *conf)
+{
+    struct spw_conf *copy = malloc(sizeof *copy);
+    struct spw_conf_account *accounts = calloc(accounts_room(conf), sizeof *accounts);
+    if (!copy || !accounts) {
+        free(copy);
+        free(accounts);
+        return NULL;
+    }
+    *copy = *conf;
+    copy->accounts = accounts;
+    memcpy(accounts, conf->accounts, conf->accounts_count * sizeof *accounts);
+    return copy;
+}
+
+/* Limiters name integrations by place: a change of places changes their masks. */
+static void swap_integrations(struct spw_conf_account *account, uint32_t a, uint32_t b)
+{
+    struct spw_conf_integration kept = account->integrations[a];
+    account->integrations[a] = account->integrations[b];
+    account->integrations[b] = kept;
+    for (uint32_t i = 0; i < account->limiters_count; i++) {
+        uint64_t *mask = &account->limiters[i].integrations;
+        uint64_t differ = (*mask >> a ^ *mask >> b) & 1;
+        *mask ^= differ << a | differ << b;
+    }
+}
+
+static void align_integrations(struct spw_conf_account *fresh, const struct spw_conf_account *live)
+{
+    uint32_t placed = 0;
+    for (uint32_t i = 0; i < live->integrations_count; i++) {
+        for (uint32_t k = placed; k < fresh->integrations_count; k++) {
+            if (strcmp(fresh->integrations[k].name, live->integrations[i].name) != 0)
+                continue;
+            for (uint32_t at = k; at > placed; at--)
+                swap_integrations(fresh, at, at - 1);
+            placed++;
+            break;
+        }
+    }
+}
+
+void spw_conf_align(struct spw_conf *fresh, const struct spw_conf *live)
+{
+    uint32_t placed = 0;
+    for (uint32_t i = 0; i < live->accounts_count; i++) {
+        for (uint32_t k = placed; k < fresh->accounts_count; k++) {
+            if (strcmp(fresh->accounts[k].name, live->accounts[i].name) != 0)
+                continue;
+            struct spw_conf_account found = fresh->accounts[k];
+            memmove(&fresh->accounts[placed + 1], &fresh->accounts[placed],
+                    (k - placed) * sizeof fresh->accounts[0]);
+            align_integrations(&found, &live->accounts[i]);
+            fresh->accounts[placed++] = found;
+            break;
+        }
+    }
+}
+
+void spw_conf_take(struct spw_conf *live, const struct spw_conf *fresh)
+{
+    struct spw_conf_account *accounts = live->accounts;
+    memcpy(accounts, fresh->accounts, fresh->accounts_count * sizeof *accounts);
+    *live = *fresh;
+    live->accounts = accounts;
+}

@@ -1,7 +1,8 @@
 /* conf.h: the whole configuration as one plain, validated struct.
  *
- * Owns: struct spw_conf and its life. Made by spw_conf_load (file) and never changed afterwards: a reload makes a new
- * one. Called by: main, state/, http/, store/. Thread: any; immutable after load.
+ * Owns: struct spw_conf and its life. Made by spw_conf_load (file); a reload makes a second one and lays it over the
+ * first (spw_conf_take), whose addresses stay good. Called by: main, state/, http/, store/. Thread: any may load; the
+ * one in use belongs to the loop thread.
  *
  * The schema is proto/spillway/v1/config.proto; the YAML file is walked into it, then checked field by field into
  * this struct. Every error names the path in the file ("accounts.main.limit.rate"), the line, and the remedy.
@@ -211,7 +212,8 @@ struct spw_conf_alert {
 
 struct spw_conf {
     uint32_t accounts_count;
-    struct spw_conf_account *accounts; /* accounts_count of them; destroyed with the whole */
+    struct spw_conf_account
+        *accounts; /* room for SPW_CONF_ACCOUNTS_MAX_COUNT, or more; destroyed with the whole */
     struct spw_conf_fallback fallback;
     struct spw_conf_segment segment;
     /* doors */
@@ -248,6 +250,15 @@ enum spw_status spw_conf_load_any(const char *path, struct spw_conf **out,
 enum spw_status spw_conf_parse(const char *name, const char *text, size_t bytes, struct spw_conf **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
 void spw_conf_destroy(struct spw_conf *conf);
+
+/* ---- reload ---- */
+/* A copy of its own. NULL: no memory. */
+struct spw_conf *spw_conf_copy(const struct spw_conf *conf);
+/* Bring fresh's accounts and integrations into the order live has them in, what is new behind; what live alone has is
+ * not looked at. Nothing of fresh changes its meaning but which integration is the first. */
+void spw_conf_align(struct spw_conf *fresh, const struct spw_conf *live);
+/* live := fresh, at the addresses live has. fresh was aligned, and misses no account of live's. */
+void spw_conf_take(struct spw_conf *live, const struct spw_conf *fresh);
 /* The bytes of a secret without the line's end: how many of them there are; 0 when they cannot be sent as a credential
  * (nothing, a blank, a further line, a byte outside ASCII). The same rule at start and when a file changes. */
 size_t spw_conf_secret_bytes(const char *bytes, size_t count);

@@ -320,7 +320,9 @@ static enum spw_status check_accounts(struct spw_check *c, const Spillway__V1__C
     if (in->n_accounts > SPW_CONF_ACCOUNTS_MAX_COUNT && !c->any_count)
         return spw_check_fault(c, "accounts", "has %zu entries: at most %u accounts", in->n_accounts,
                                SPW_CONF_ACCOUNTS_MAX_COUNT);
-    out->accounts = calloc(in->n_accounts, sizeof out->accounts[0]);
+    /* Room for those that a reload adds: who holds one of them may go on. */
+    size_t room = in->n_accounts > SPW_CONF_ACCOUNTS_MAX_COUNT ? in->n_accounts : SPW_CONF_ACCOUNTS_MAX_COUNT;
+    out->accounts = calloc(room, sizeof out->accounts[0]);
     if (!out->accounts)
         return spw_error_set(c->err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", c->name);
     uint32_t integrations = 0;

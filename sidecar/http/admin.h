@@ -5,6 +5,7 @@
 #ifndef SPW_HTTP_ADMIN_H
 #define SPW_HTTP_ADMIN_H
 
+#include "sidecar/conf/conf_live.h"
 #include "sidecar/http/decide.h"
 
 struct spw_admin;
@@ -15,6 +16,7 @@ struct spw_admin_options {
     struct spw_store *store;
     struct spw_decider *decider;
     const struct spw_conf *conf;
+    const struct spw_conf_live *live; /* how reloads of the configuration went */
     const char *listen;
     /* Lines read from the spool directory: imported, known before, bad. NULL: there is none. */
     void (*spool_counts)(void *owner, uint64_t lines[3]);

@@ -321,6 +321,81 @@ static const char *proxy_credentials(void *owner, uint64_t now_ns)
     return spw_secret_get(&account->proxy_secret, now_ns);
 }
 
+static enum spw_status open_account(struct spw_decider *d, uint32_t i, struct spw_error *err)
+{
+    struct spw_account_use *a = &d->accounts[i];
+    memset(a, 0, sizeof *a);
+    a->conf = &d->options.conf->accounts[i];
+    a->profile = spw_profile_find(a->conf->provider);
+    spw_secret_init(&a->user, &a->conf->user);
+    spw_secret_init(&a->secret, &a->conf->api_key);
+    struct spw_http_client_options http;
+    memset(&http, 0, sizeof http);
+    http.ca_file = a->conf->ca_file[0] ? a->conf->ca_file : NULL;
+    http.allow_plain_http = a->conf->allow_plain_http;
+    http.connections_per_host_max = a->conf->connections_count;
+    http.proxy = a->conf->proxy[0] ? a->conf->proxy : NULL;
+    if (a->conf->proxy_credentials.file[0]) {
+        spw_secret_init(&a->proxy_secret, &a->conf->proxy_credentials);
+        http.proxy_credentials = proxy_credentials;
+        http.proxy_owner = a;
+    }
+    /* A client of its own per account: an order never waits for another account's connections. */
+    enum spw_status status = spw_http_client_new(d->options.loop, &http, &a->client, err);
+    if (status != SPW_STATUS_OK)
+        spw_error_prefix(err, "accounts.%s: ", a->conf->name);
+    return status;
+}
+
+static void close_account(struct spw_account_use *a)
+{
+    spw_http_client_destroy(a->client);
+    spw_secret_clean_up(&a->proxy_secret);
+    spw_secret_clean_up(&a->user);
+    spw_secret_clean_up(&a->secret);
+}
+
+static bool reuses(const struct spw_conf *conf)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < conf->accounts_count; i++)
+        any |= conf->accounts[i].reuse_ms > 0;
+    return any;
+}
+
+/* Their configuration lies behind the ones there are, not counted yet. */
+enum spw_status spw_decider_reload_begin(struct spw_decider *decider, const struct spw_conf *fresh,
+                                         struct spw_error *err)
+{
+    uint32_t from = decider->options.conf->accounts_count;
+    if (reuses(fresh) && !decider->carts && !(decider->carts = spw_reuse_new(CARTS_BYTES)))
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "reuse: no memory: raise the container's memory limit");
+    for (uint32_t i = from; i < fresh->accounts_count; i++) {
+        enum spw_status status = open_account(decider, i, err);
+        if (status != SPW_STATUS_OK) {
+            while (i-- > from)
+                close_account(&decider->accounts[i]);
+            return status;
+        }
+    }
+    return SPW_STATUS_OK;
+}
+
+void spw_decider_reload_undo(struct spw_decider *decider, const struct spw_conf *fresh)
+{
+    for (uint32_t i = decider->options.conf->accounts_count; i < fresh->accounts_count; i++)
+        close_account(&decider->accounts[i]);
+}
+
+void spw_decider_reload_end(struct spw_decider *decider)
+{
+    for (uint32_t i = 0; i < decider->options.conf->accounts_count; i++) {
+        spw_secret_look(&decider->accounts[i].user);
+        spw_secret_look(&decider->accounts[i].secret);
+    }
+}
+
 enum spw_status spw_decider_new(const struct spw_decider_options *options, struct spw_decider **out,
                                 struct spw_error *err)
 {
@@ -341,37 +416,16 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
     struct spw_store_counts counts;
     spw_store_counts(options->store, &counts);
     d->has_past = counts.newest_sequence > 0;
-    bool reuses = false;
-    for (uint32_t i = 0; i < options->conf->accounts_count; i++)
-        reuses |= options->conf->accounts[i].reuse_ms > 0;
-    d->carts = reuses ? spw_reuse_new(CARTS_BYTES) : NULL;
+    d->carts = reuses(options->conf) ? spw_reuse_new(CARTS_BYTES) : NULL;
     d->decisions = spw_reuse_new(DECISIONS_BYTES);
-    if ((reuses && !d->carts) || !d->decisions || !spw_key_maker_init(&d->keys)) {
+    if ((reuses(options->conf) && !d->carts) || !d->decisions || !spw_key_maker_init(&d->keys)) {
         spw_decider_destroy(d);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "quote: no memory or no random bytes: raise the container's memory limit");
     }
     for (uint32_t i = 0; i < options->conf->accounts_count; i++) {
-        struct spw_account_use *a = &d->accounts[i];
-        a->conf = &options->conf->accounts[i];
-        a->profile = spw_profile_find(a->conf->provider);
-        spw_secret_init(&a->user, &a->conf->user);
-        spw_secret_init(&a->secret, &a->conf->api_key);
-        struct spw_http_client_options http;
-        memset(&http, 0, sizeof http);
-        http.ca_file = a->conf->ca_file[0] ? a->conf->ca_file : NULL;
-        http.allow_plain_http = a->conf->allow_plain_http;
-        http.connections_per_host_max = a->conf->connections_count;
-        http.proxy = a->conf->proxy[0] ? a->conf->proxy : NULL;
-        if (a->conf->proxy_credentials.file[0]) {
-            spw_secret_init(&a->proxy_secret, &a->conf->proxy_credentials);
-            http.proxy_credentials = proxy_credentials;
-            http.proxy_owner = a;
-        }
-        /* A client of its own per account: an order never waits for another account's connections. */
-        enum spw_status status = spw_http_client_new(options->loop, &http, &a->client, err);
+        enum spw_status status = open_account(d, i, err);
         if (status != SPW_STATUS_OK) {
-            spw_error_prefix(err, "accounts.%s: ", a->conf->name);
             spw_decider_destroy(d);
             return status;
         }
@@ -384,12 +438,8 @@ void spw_decider_destroy(struct spw_decider *decider)
 {
     if (!decider)
         return;
-    for (uint32_t i = 0; i < decider->options.conf->accounts_count; i++) {
-        spw_http_client_destroy(decider->accounts[i].client);
-        spw_secret_clean_up(&decider->accounts[i].proxy_secret);
-        spw_secret_clean_up(&decider->accounts[i].user);
-        spw_secret_clean_up(&decider->accounts[i].secret);
-    }
+    for (uint32_t i = 0; i < decider->options.conf->accounts_count; i++)
+        close_account(&decider->accounts[i]);
     spw_flights_clean_up(decider);
     while (decider->spare_jobs) {
         struct spw_job *job = decider->spare_jobs;

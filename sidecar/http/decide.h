@@ -68,6 +68,12 @@ struct spw_decider_options {
 enum spw_status spw_decider_new(const struct spw_decider_options *options, struct spw_decider **out,
                                 struct spw_error *err) SPW_WARN_UNUSED;
 void spw_decider_destroy(struct spw_decider *decider); /* no job may be in progress */
+/* A reload. Begin: the accounts that fresh adds lie in the configuration in use behind those it counts; all or none of
+ * them are opened. Then undo, or, when they have been counted, end: credentials are looked for anew. */
+enum spw_status spw_decider_reload_begin(struct spw_decider *decider, const struct spw_conf *fresh,
+                                         struct spw_error *err) SPW_WARN_UNUSED;
+void spw_decider_reload_undo(struct spw_decider *decider, const struct spw_conf *fresh);
+void spw_decider_reload_end(struct spw_decider *decider);
 
 /* What a door asks. Everything is borrowed until done. */
 struct spw_ask {

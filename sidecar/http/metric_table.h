@@ -112,6 +112,12 @@ SPW_METRIC(LOOP_INFO, "spillway_loop_info", GAUGE, "1", "backend,reason", \
     "The back-end in use, and why this one. [sidecar]") \
 SPW_METRIC(LAG, "spillway_loop_lag_seconds", GAUGE, "seconds", "", \
     "Longest of the last 64 turns of the event loop. [sidecar]") \
+SPW_METRIC(RELOADS, "spillway_config_reloads_total", COUNTER, "reloads", "", \
+    "Reloads of the configuration that were taken. [sidecar]") \
+SPW_METRIC(RELOAD_FAILURES, "spillway_config_reload_failures_total", COUNTER, "reloads", "", \
+    "Reloads of the configuration that were refused; the one before stayed in force. [sidecar]") \
+SPW_METRIC(RELOADED, "spillway_config_last_reload_success_seconds", GAUGE, "seconds", "", \
+    "When the configuration in force was last read with success, since 1970. [sidecar]") \
 SPW_METRIC(BUILD, "spillway_build_info", GAUGE, "1", "version,segment", \
     "Version; how the segment came about. [sidecar]")
 /* clang-format on */

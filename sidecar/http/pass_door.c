@@ -416,6 +416,40 @@ enum spw_status spw_pass_doors_new(const struct spw_pass_doors_options *options,
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_pass_doors_reload_begin(struct spw_pass_doors *doors, const struct spw_conf *fresh,
+                                            struct spw_error *err)
+{
+    uint32_t before = doors->accounts_count;
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t i = doors->options.conf->accounts_count; i < fresh->accounts_count; i++) {
+        const struct spw_conf_account *account = &doors->options.conf->accounts[i];
+        if (status != SPW_STATUS_OK || !account->listen[0])
+            continue;
+        if (!doors->documents && !(doors->documents = spw_reuse_new(DOCUMENTS_BYTES)))
+            status = spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                                   "pass-through doors: no memory: raise the container's memory limit");
+        else
+            status = open_door(doors, account, err);
+    }
+    if (status != SPW_STATUS_OK)
+        spw_pass_doors_reload_undo(doors, before);
+    return status;
+}
+
+void spw_pass_doors_reload_undo(struct spw_pass_doors *doors, uint32_t count)
+{
+    while (doors->accounts_count > count) {
+        struct spw_pass_account *account = &doors->accounts[--doors->accounts_count];
+        spw_door_destroy(account->door);
+        spw_token_clean_up(&account->token);
+    }
+}
+
+uint32_t spw_pass_doors_count(const struct spw_pass_doors *doors)
+{
+    return doors->accounts_count;
+}
+
 void spw_pass_doors_stop_listening(struct spw_pass_doors *doors)
 {
     for (uint32_t i = 0; i < doors->accounts_count; i++)

@@ -21,6 +21,11 @@ struct spw_pass_doors_options {
 /* Listens at once; no account with `listen:` is fine. */
 enum spw_status spw_pass_doors_new(const struct spw_pass_doors_options *options, struct spw_pass_doors **out,
                                    struct spw_error *err) SPW_WARN_UNUSED;
+/* A reload: as spw_decider_reload_begin; the doors of accounts that fresh adds. Undo closes all but the first count. */
+enum spw_status spw_pass_doors_reload_begin(struct spw_pass_doors *doors, const struct spw_conf *fresh,
+                                            struct spw_error *err) SPW_WARN_UNUSED;
+void spw_pass_doors_reload_undo(struct spw_pass_doors *doors, uint32_t count);
+uint32_t spw_pass_doors_count(const struct spw_pass_doors *doors);
 void spw_pass_doors_stop_listening(struct spw_pass_doors *doors);
 uint32_t spw_pass_doors_open_count(const struct spw_pass_doors *doors);
 void spw_pass_doors_destroy(struct spw_pass_doors *doors);

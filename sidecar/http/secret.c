@@ -66,6 +66,11 @@ const char *spw_secret_get(struct spw_secret *secret, uint64_t now_ns)
     return secret->value[0] ? secret->value : NULL;
 }
 
+void spw_secret_look(struct spw_secret *secret)
+{
+    secret->checked_ns = 0;
+}
+
 void spw_secret_clean_up(struct spw_secret *secret)
 {
     explicit_bzero(secret->value, sizeof secret->value);

@@ -22,6 +22,8 @@ void spw_secret_init(struct spw_secret *secret, const struct spw_conf_secret *co
 /* The credential; looks at the file at most once a second. When it cannot be used any more the last good one stays in
  * use (a mounted Secret is swapped in steps) and the reason is logged; NULL when there never was one. */
 const char *spw_secret_get(struct spw_secret *secret, uint64_t now_ns);
+/* Its reference may have changed: look at it at the next use. */
+void spw_secret_look(struct spw_secret *secret);
 void spw_secret_clean_up(struct spw_secret *secret); /* wipes it */
 
 #endif

@@ -454,3 +454,101 @@ enum spw_status spw_state_switches_set(struct spw_state *state, const char *acco
     spw_store_rlx(&record->version, record->version + 1); /* SYNC account-version: relaxed: a lone word */
     return SPW_STATUS_OK;
 }
+
+/* ---- reload ---- */
+
+enum spw_status spw_limiters_check(const struct spw_conf_account *conf, uint64_t now_ns,
+                                   struct spw_error *err)
+{
+    enum spw_status status = check_exact(&conf->limit, now_ns, err);
+    for (uint32_t i = 0; i < conf->limiters_count && status == SPW_STATUS_OK; i++)
+        status = check_exact(&conf->limiters[i].limit, now_ns, err);
+    return status == SPW_STATUS_OK
+               ? status
+               : spw_error_set(err, status,
+                               "accounts.%s: a burst of more than about 1.5 years of its rate cannot be kept "
+                               "exactly: lower it",
+                               conf->name);
+}
+
+static bool same_limit(const struct spw_conf_limit *a, const struct spw_conf_limit *b)
+{
+    return a->rate.tokens_count == b->rate.tokens_count && a->rate.period_ns == b->rate.period_ns &&
+           a->burst_count == b->burst_count && a->pods_count == b->pods_count && a->kind == b->kind;
+}
+
+static const struct spw_conf_limiter *named(const struct spw_conf_account *conf, const char *name)
+{
+    for (uint32_t i = 0; i < conf->limiters_count; i++)
+        if (strcmp(conf->limiters[i].name, name) == 0)
+            return &conf->limiters[i];
+    return NULL;
+}
+
+enum spw_status spw_limiters_reload(struct spw_state *state, uint32_t index,
+                                    const struct spw_conf_account *before,
+                                    const struct spw_conf_account *after, uint64_t now_ns,
+                                    struct spw_error *err)
+{
+    struct spw_account *account = spw_account_at(&state->map, index);
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t place = 0; account && place < account->limiters_count && status == SPW_STATUS_OK; place++) {
+        struct spw_conf_limiter *set = &state->limiter[index][place];
+        bool wide = place + 1 == account->limiters_count;
+        const struct spw_conf_limiter *was = wide ? NULL : named(before, set->name);
+        const struct spw_conf_limiter *is = wide ? NULL : named(after, set->name);
+        if (!wide && (!was || !is))
+            continue; /* refused before: an account's list does not change */
+        const struct spw_conf_limit *limit = wide ? &after->limit : &is->limit;
+        enum spw_limiter_mode mode = wide ? after->limit_mode : is->mode;
+        bool changed = !same_limit(wide ? &before->limit : &was->limit, limit);
+        if (!wide) {
+            set->endpoints = is->endpoints;
+            set->integrations = is->integrations;
+        }
+        if (changed)
+            set->limit = *limit;
+        if (changed || before->batch_reserve_ppm != after->batch_reserve_ppm)
+            status = spw_limiter_install(state, index, place, &set->limit, now_ns, false, err);
+        if (changed && wide)
+            spw_observed_forget(state, index);
+        if ((wide ? before->limit_mode : was->mode) != mode) {
+            set->mode = mode;
+            put_mode(state, account, place, mode);
+        }
+    }
+    state->observed[index].adopts = after->adopt_lower;
+    if (account) /* SYNC skip: relaxed: a lone word */
+        spw_store32_rlx(&account->skip, spw_limiters_skip(state, index, UINT32_MAX));
+    return status;
+}
+
+static enum spw_limiter_mode mode_of(const struct spw_limiter *limiter)
+{
+    return limiter->switches & SPW_SWITCH_KILL      ? SPW_LIMITER_OFF
+           : limiter->switches & SPW_SWITCH_OBSERVE ? SPW_LIMITER_OBSERVE
+                                                    : SPW_LIMITER_ENFORCE;
+}
+
+void spw_limiters_in_force(const struct spw_state *state, uint32_t index, struct spw_conf_account *conf)
+{
+    const struct spw_account *account = spw_account_at(&state->map, index);
+    struct spw_limiter_words *words;
+    for (uint32_t place = 0; account && place < account->limiters_count; place++) {
+        const struct spw_limiter *limiter = limiter_of(&state->map, account, place, &words);
+        const struct spw_conf_limiter *set = &state->limiter[index][place];
+        if (!limiter)
+            continue;
+        if (place + 1 == account->limiters_count) {
+            conf->limit = set->limit;
+            conf->limit_mode = mode_of(limiter);
+            continue;
+        }
+        for (uint32_t i = 0; i < conf->limiters_count; i++) {
+            if (strcmp(conf->limiters[i].name, set->name) == 0) {
+                conf->limiters[i].limit = set->limit;
+                conf->limiters[i].mode = mode_of(limiter);
+            }
+        }
+    }
+}

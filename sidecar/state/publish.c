@@ -302,6 +302,119 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
     return status;
 }
 
+/* ---- reload ---- */
+
+static bool is_there(const struct spw_state *state, const char *account, const char *integration)
+{
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+        const struct spw_integration *n = spw_integration_at(&state->map, i);
+        const struct spw_account *a = n ? spw_account_at(&state->map, n->account_index) : NULL;
+        if (a && strncmp(a->name, account, sizeof a->name) == 0 &&
+            integration_is(n, n->account_index, integration))
+            return true;
+    }
+    return false;
+}
+
+enum spw_status spw_state_reload_check(struct spw_state *state, const struct spw_conf *fresh, uint64_t now_ns,
+                                       struct spw_error *err)
+{
+    uint32_t accounts = 0, integrations = 0, free_accounts = 0, free_integrations = 0, index;
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_ACCOUNTS].count; i++) {
+        const struct spw_account *a = spw_account_at(&state->map, i);
+        free_accounts += a && a->state == SPW_RECORD_FREE;
+    }
+    for (uint32_t i = 0; i < state->map.pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+        const struct spw_integration *n = spw_integration_at(&state->map, i);
+        free_integrations += n && n->state == SPW_RECORD_FREE;
+    }
+    for (uint32_t i = 0; i < fresh->accounts_count; i++) {
+        const struct spw_conf_account *conf = &fresh->accounts[i];
+        enum spw_status status = spw_limiters_check(conf, now_ns, err);
+        if (status != SPW_STATUS_OK)
+            return status;
+        accounts += !spw_state_account(state, conf->name, &index);
+        for (uint32_t k = 0; k < conf->integrations_count; k++)
+            integrations += !is_there(state, conf->name, conf->integrations[k].name);
+    }
+    if (accounts <= free_accounts && integrations <= free_integrations)
+        return SPW_STATUS_OK;
+    return spw_error_set(
+        err, SPW_STATUS_FULL,
+        "accounts: %u accounts and %u integrations are new, and the segment has room for %u and "
+        "%u: restart the sidecar, which makes a new segment",
+        accounts, integrations, free_accounts, free_integrations);
+}
+
+static bool same_breaker(const struct spw_conf_breaker *a, const struct spw_conf_breaker *b)
+{
+    return a->consecutive_429_count == b->consecutive_429_count && a->ratio_429_ppm == b->ratio_429_ppm &&
+           a->minimum_count == b->minimum_count && a->window_ms == b->window_ms &&
+           a->cooldown_min_ms == b->cooldown_min_ms && a->cooldown_max_ms == b->cooldown_max_ms;
+}
+
+static enum spw_status reload_account(struct spw_state *state, const struct spw_conf_account *before,
+                                      const struct spw_conf_account *after, uint64_t now_ns,
+                                      struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *account = spw_state_account(state, after->name, &index);
+    if (!account || !before)
+        return put_account(state, after, now_ns, false, err);
+    if (!same_breaker(&before->breaker, &after->breaker))
+        state->breaker[index] = after->breaker;
+    if (before->breaker.mode != after->breaker.mode) {
+        state->breaker[index].mode = after->breaker.mode;
+        spw_store_rel(&account->forced, forced_of(after->breaker.mode)); /* SYNC forced: release */
+    }
+    state->reserve_ppm[index] = after->batch_reserve_ppm;
+    put_account_conf(state, index, after);
+    if (before->concurrency_count != after->concurrency_count)
+        spw_store32_rel(&account->permits_count,
+                        after->concurrency_count); /* SYNC account: release: a lone word */
+    enum spw_status status = spw_limiters_reload(state, index, before, after, now_ns, err);
+    if (status == SPW_STATUS_OK)
+        status = put_integrations(state, index, after, err);
+    return status;
+}
+
+enum spw_status spw_state_reload(struct spw_state *state, const struct spw_conf *before, uint64_t now_ns,
+                                 struct spw_error *err)
+{
+    const struct spw_conf *after = state->conf;
+    enum spw_status status = SPW_STATUS_OK;
+    put_policy(state);
+    for (uint32_t i = 0; i < after->accounts_count && status == SPW_STATUS_OK; i++) {
+        const struct spw_conf_account *was = i < before->accounts_count ? &before->accounts[i] : NULL;
+        status = reload_account(state, was, &after->accounts[i], now_ns, err);
+    }
+    return status;
+}
+
+static enum spw_breaker_mode mode_of(uint64_t forced, enum spw_breaker_mode mode)
+{
+    return forced == SPW_FORCED_DISABLED  ? SPW_BREAKER_DISABLED
+           : forced == SPW_FORCED_OBSERVE ? SPW_BREAKER_OBSERVE
+           : forced == SPW_FORCED_NOT     ? SPW_BREAKER_ENFORCE
+                                          : mode;
+}
+
+void spw_state_conf_in_force(const struct spw_state *state, struct spw_conf *conf)
+{
+    for (uint32_t i = 0; i < conf->accounts_count; i++) {
+        struct spw_conf_account *account = &conf->accounts[i];
+        for (uint32_t k = 0; k < state->map.pub_section[SPW_PUB_ACCOUNTS].count; k++) {
+            const struct spw_account *record = spw_account_at(&state->map, k);
+            if (!record || record->state != SPW_RECORD_LIVE ||
+                strncmp(record->name, account->name, sizeof record->name) != 0)
+                continue;
+            account->breaker = state->breaker[k];
+            account->breaker.mode = mode_of(record->forced, account->breaker.mode);
+            spw_limiters_in_force(state, k, account);
+        }
+    }
+}
+
 /* Milliseconds of the old segment's words in the new one's count. */
 static uint64_t shift_ms(const struct spw_map *from, const struct spw_map *to, uint64_t ms)
 {

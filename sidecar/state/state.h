@@ -38,6 +38,17 @@ enum spw_status spw_state_open_private(const struct spw_conf *conf, uint64_t now
                                        struct spw_error *err) SPW_WARN_UNUSED;
 /* Bytes of the two files for this configuration: what the volumes must hold (twice, while one replaces another). */
 void spw_state_sizes(const struct spw_conf *conf, uint64_t *pub_bytes, uint64_t *rw_bytes);
+/* A reload, in two steps. First: can the segment take it? What the configuration says of limiters, and whether there is
+ * room for accounts and integrations it adds. FULL or INVALID, and nothing has changed. */
+enum spw_status spw_state_reload_check(struct spw_state *state, const struct spw_conf *fresh, uint64_t now_ns,
+                                       struct spw_error *err) SPW_WARN_UNUSED;
+/* Then: the configuration the segment was opened with has been laid over (spw_conf_take); before is what it was. Only what
+ * differs between the two is touched: a bucket whose numbers are the same keeps its tokens, and what was set at run time
+ * stays unless the file changed that very limit or breaker. */
+enum spw_status spw_state_reload(struct spw_state *state, const struct spw_conf *before, uint64_t now_ns,
+                                 struct spw_error *err) SPW_WARN_UNUSED;
+/* Put what is in force by now (limits, modes, breakers) into a copy of the configuration. */
+void spw_state_conf_in_force(const struct spw_state *state, struct spw_conf *conf);
 void spw_state_close(struct spw_state *state,
                      bool clean_stop); /* unmaps; the files stay for the next start */
 

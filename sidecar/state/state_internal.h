@@ -101,6 +101,17 @@ enum spw_status spw_limiter_install(struct spw_state *state, uint32_t index, uin
 void spw_limiters_carry(struct spw_state *state, struct spw_map *old, const struct spw_account *from,
                         const struct spw_account *to, uint64_t now_ns);
 
+/* Is each limiter one that can be counted exactly? */
+enum spw_status spw_limiters_check(const struct spw_conf_account *conf, uint64_t now_ns,
+                                   struct spw_error *err);
+/* What the file changed of an account's limiters. */
+enum spw_status spw_limiters_reload(struct spw_state *state, uint32_t index,
+                                    const struct spw_conf_account *before,
+                                    const struct spw_conf_account *after, uint64_t now_ns,
+                                    struct spw_error *err);
+/* Limits and modes as they are by now, into the account's configuration. */
+void spw_limiters_in_force(const struct spw_state *state, uint32_t index, struct spw_conf_account *conf);
+
 /* ---- observed.c ---- */
 void spw_observed_note(struct spw_state *state, uint32_t index, const struct spw_evidence *evidence);
 void spw_observed_forget(struct spw_state *state, uint32_t index);

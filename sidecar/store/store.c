@@ -98,6 +98,8 @@ struct spw_store {
     struct spw_store_job *waits; /* for what is READY to be durable */
     struct spw_store_counts counts;
     bool doubted; /* a reader met damage */
+    struct spw_store_care next_care;
+    bool has_next_care; /* to be taken at the next turn of the upkeep */
     /* ---- the store thread's own ---- */
     struct spw_ledger ledger;
     struct spw_batch batch;
@@ -451,11 +453,29 @@ static void watch(struct spw_store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
+void spw_store_care_set(struct spw_store *store, const struct spw_store_care *care)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->next_care = *care;
+    store->has_next_care = true;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+static void take_care(struct spw_store *store)
+{
+    pthread_mutex_lock(&store->mutex);
+    if (store->has_next_care)
+        spw_upkeep_care_set(&store->upkeep, &store->next_care);
+    store->has_next_care = false;
+    pthread_mutex_unlock(&store->mutex);
+}
+
 /* From time to time, and rarer when it takes long. What changes no row costs no commit. */
 static void keep_up(struct spw_store *store)
 {
     bool more = false;
     int64_t began = now_ms();
+    take_care(store);
     if (began < store->upkeep_at_ms || !store->ledger.db || store->back_off_ms)
         return;
     struct spw_store_counts counts;

@@ -45,6 +45,8 @@ struct spw_store_options {
  * one begun: checkout goes on. A full or read-only volume is no failure to open: it is told, cells are kept. */
 enum spw_status spw_store_open(const struct spw_store_options *options, struct spw_store **out,
                                struct spw_error *err) SPW_WARN_UNUSED;
+/* From its next turn on (within some seconds) the store does this instead. Any thread. */
+void spw_store_care_set(struct spw_store *store, const struct spw_store_care *care);
 void spw_store_wake(struct spw_store *store); /* there is a new READY cell */
 /* Drain another segment's cells too (a former one), until spw_store_release_map returns. OK also when it is being
  * drained already. FULL: sixteen are at once; ask again when one is released. */

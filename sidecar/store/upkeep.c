@@ -22,6 +22,11 @@
 
 void spw_upkeep_init(struct spw_upkeep *upkeep, const struct spw_store_care *care)
 {
+    spw_upkeep_care_set(upkeep, care);
+}
+
+void spw_upkeep_care_set(struct spw_upkeep *upkeep, const struct spw_store_care *care)
+{
     static const struct spw_store_care none;
     upkeep->care = care ? *care : none;
     struct spw_store_care *c = &upkeep->care;

@@ -18,6 +18,8 @@ struct spw_upkeep {
 };
 
 void spw_upkeep_init(struct spw_upkeep *upkeep, const struct spw_store_care *care);
+/* The same while it runs: what it has counted stays. */
+void spw_upkeep_care_set(struct spw_upkeep *upkeep, const struct spw_store_care *care);
 /* One turn. *more: there is more to change, come again soon. */
 int spw_upkeep_run(struct spw_upkeep *upkeep, struct spw_batch *batch, int64_t now_ms, bool *more);
 /* After the commit: what is worth a line of the log. before: as was published last. */
