@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "spillway"
 SCENARIOS = sorted((CHART / "ci").glob("*-values.yaml"))
 GO_BIN = pathlib.Path.home() / "go" / "bin"
-HELM = shutil.which("helm", path=os.environ.get("PATH", "") + os.pathsep + str(GO_BIN))
+HELM = shutil.which("helm", path=os.pathsep.join([os.environ.get("PATH", ""), str(GO_BIN), str(ROOT / ".venv" / "bin")]))
 # A helm made by `go install` believes in Kubernetes 1.20 unless told.
 KUBE_VERSION = "1.31.0"
 
