@@ -286,6 +286,10 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
                              "quote: no memory: raise the container's memory limit");
     job->uid = ask->uid;
     job->is_native = ask->native != NULL;
+    if (ask->trace)
+        job->trace = *ask->trace;
+    else if (ask->native)
+        spw_outgoing_trace(ask->native->headers, &job->trace);
     job->done = done;
     job->owner = owner;
     job->started_ns = spw_now_ns();

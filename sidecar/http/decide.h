@@ -25,6 +25,7 @@
 
 struct spw_decider;
 struct spw_http_response;
+struct spw_trace;
 struct spw_job; /* one quote in progress */
 
 struct spw_result {
@@ -80,6 +81,8 @@ struct spw_ask {
     const struct spw_quote_request *quote;
     const struct spw_native_request
         *native; /* the provider's own form, passed on as it is; NULL = made here */
+    /* The caller's, with quote alone (native has it among its headers); NULL = none. Copied. */
+    const struct spw_trace *trace;
     uint32_t uid;
     enum spw_fallback force; /* a developer wants to see this fallback; SPW_FALLBACK_NONE = no */
 };

@@ -65,6 +65,7 @@ struct spw_job {
     bool is_native;                 /* asked in the provider's own form */
     bool in_flight_at_end;          /* its deadline passed while a call was under way */
     struct spw_admission admission; /* the flight's, or the refusal */
+    struct spw_trace trace;
     struct spw_line_tax *lines;
     char *handback;
     struct spw_result result;
@@ -86,6 +87,7 @@ struct spw_flight {
     uint64_t started_ns, sent_ns;
     enum spw_fallback retry_type; /* what it is called when the retry comes to nothing */
     struct spw_outgoing call;
+    struct spw_trace trace; /* of the job that began it */
     struct spw_http_call *in_flight;
     struct spw_loop_timer timer; /* a reservation's start, or the retry */
     struct spw_ticket ticket;

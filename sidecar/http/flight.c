@@ -101,6 +101,13 @@ void spw_flights_clean_up(struct spw_decider *d)
     }
 }
 
+/* The job's decision is told with the span of the call that was made for it, if the call is of its own trace. */
+static void take_span(struct spw_job *job, const struct spw_flight *flight)
+{
+    if (flight->attempts && strcmp(job->trace.trace_id, flight->trace.trace_id) == 0)
+        memcpy(job->trace.span_id, flight->trace.span_id, sizeof job->trace.span_id);
+}
+
 /* The next job to be told, with what the call says about itself; NULL = all were. */
 static struct spw_job *take_job(struct spw_flight *flight)
 {
@@ -112,6 +119,7 @@ static struct spw_job *take_job(struct spw_flight *flight)
     job->result.attempts = flight->attempts;
     job->result.provider_ms = flight->provider_ms;
     job->admission = flight->admission;
+    take_span(job, flight);
     return job;
 }
 
@@ -170,6 +178,7 @@ void spw_flight_leave(struct spw_job *job, bool late)
     uint64_t since_ns = flight->in_flight ? now_of(flight) - flight->sent_ns : 0;
     job->result.provider_ms = flight->provider_ms + since_ns / 1000000;
     job->admission = flight->admission;
+    take_span(job, flight);
     job->in_flight_at_end = flight->in_flight != NULL;
     take_out(job);
     if (!flight->jobs)
@@ -297,13 +306,13 @@ static void conclude(struct spw_flight *flight, enum spw_call_result result,
         fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
         return;
     case SPW_CALL_BROKEN:
-        spw_log(SPW_LOG_WARN, "provider.broken", "account %s: %s", name,
-                response->outcome == SPW_HTTP_ANSWERED ? flight->answer.detail : response->detail);
+        spw_log_traced(SPW_LOG_WARN, "provider.broken", &flight->trace, "account %s: %s", name,
+                       response->outcome == SPW_HTTP_ANSWERED ? flight->answer.detail : response->detail);
         fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_BAD_ANSWER);
         return;
     default:
-        spw_log(SPW_LOG_WARN, "provider.error", "account %s: status %u: %s", name, response->status,
-                flight->answer.detail);
+        spw_log_traced(SPW_LOG_WARN, "provider.error", &flight->trace, "account %s: status %u: %s", name,
+                       response->status, flight->answer.detail);
         fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR,
                       response->status >= 500 ? SPW_CAUSE_STATUS_5XX : SPW_CAUSE_BAD_ANSWER);
     }
@@ -333,13 +342,16 @@ static void call_done(void *owner, const struct spw_http_response *response)
 static void send_call(struct spw_flight *flight)
 {
     struct spw_http_request request;
+    struct spw_outgoing_span span;
+    const char *lines[SPW_OUTGOING_LINES_MAX_COUNT];
     struct spw_error err;
     uint64_t deadline_ms = flight->account->conf->deadline_ms;
     memset(&request, 0, sizeof request);
     request.method = flight->call.method;
     request.url = flight->call.url;
-    request.headers = (const char *const *)flight->call.headers;
-    request.header_count = flight->call.header_count;
+    request.headers = lines;
+    request.header_count =
+        spw_outgoing_lines(&flight->call, &flight->trace, spw_decider_random(flight->decider), &span, lines);
     request.body = flight->call.body;
     request.body_bytes = flight->call.body_bytes;
     /* Each job's own timer ends its wait; who joined last may wait for one deadline more. */
@@ -348,7 +360,8 @@ static void send_call(struct spw_flight *flight)
     flight->sent_ns = now_of(flight);
     if (spw_http_client_send(flight->account->client, &request, call_done, flight, &flight->in_flight,
                              &err) != SPW_STATUS_OK) {
-        spw_log(SPW_LOG_ERROR, "provider.send", "account %s: %s", flight->account->conf->name, err.text);
+        spw_log_traced(SPW_LOG_ERROR, "provider.send", &flight->trace, "account %s: %s",
+                       flight->account->conf->name, err.text);
         spw_abandon(map_of(flight), &flight->ticket, now_of(flight));
         fall_back_all(flight, SPW_FALLBACK_PROVIDER_ERROR, SPW_CAUSE_CONNECT);
     }
@@ -394,6 +407,7 @@ static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *c
     flight->key = job->cart_key;
     flight->batch = job->batch;
     flight->acquire_flags = job->acquire_flags;
+    flight->trace = job->trace;
     flight->route = route;
     flight->may_be_joined = !route; /* documents and ids of the provider belong to one caller */
     flight->started_ns = spw_decider_now(job->decider);

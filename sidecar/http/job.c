@@ -8,6 +8,7 @@
 
 #include "shm/spw_flag.h"
 #include "sidecar/http/decide_internal.h"
+#include "sidecar/obs/log.h"
 
 #define REPEAT_NS                                                                                            \
     UINT64_C(600000000000) /* how long a decision is remembered: far longer than any client retries */
@@ -64,6 +65,10 @@ static void tell(struct spw_job *job, enum spw_decision decision)
     if (decision != SPW_DECISION_FALLBACK && decision != SPW_DECISION_NONE)
         r->type = SPW_FALLBACK_NONE;
     count_latency(&job->account->counters, decision, spw_now_ns() - job->started_ns);
+    spw_log_traced(SPW_LOG_DEBUG, "quote.decided", &job->trace,
+                   "account %s: %s, %s, %s, quote %s, attempts %u", job->account->conf->name,
+                   spw_decision_name(decision), spw_fallback_name(r->type), spw_cause_name(r->cause),
+                   r->quote_id[0] ? r->quote_id : "-", r->attempts);
     job->done(job->owner, r);
     spw_job_free(job);
 }

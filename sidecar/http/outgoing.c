@@ -104,9 +104,9 @@ static bool is_named_by_connection(const char *block, const struct spw_header_pa
 
 static bool passes_on(const char *block, const struct spw_header_part *part)
 {
-    static const char *const kept_back[] = {
-        "Host",      "Authorization", "X-API-KEY", "Cookie", "Expect", "Accept-Encoding",
-        "Forwarded", "Via",           "X-Real-IP", NULL};
+    static const char *const kept_back[] = {"Host",      "Authorization",   "X-API-KEY",  "Cookie",
+                                            "Expect",    "Accept-Encoding", "Forwarded",  "Via",
+                                            "X-Real-IP", "traceparent",     "tracestate", NULL};
     return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-") &&
            !begins(part, "X-Forwarded-") && !is_named_by_connection(block, part);
 }
@@ -117,6 +117,41 @@ bool spw_header_passes_back(const struct spw_header_part *part)
         "Content-Encoding",          "Set-Cookie", "Date", "Content-Type", "Alt-Svc",
         "Strict-Transport-Security", NULL};
     return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-");
+}
+
+void spw_outgoing_trace(const char *block, struct spw_trace *out)
+{
+    char parent[256] = "", state[SPW_TRACE_STATE_MAX_BYTES + 2] = "";
+    size_t used = 0, parents = 0;
+    struct spw_header_part part;
+    for (const char *at = block; at && (at = spw_header_next(at, &part));) {
+        if (is_name(&part, "traceparent")) {
+            parents++;
+            snprintf(parent, sizeof parent, "%.*s", (int)part.value_bytes, part.value);
+        } else if (is_name(&part, "tracestate") &&
+                   used < sizeof state) { /* cut off, it is too long to count */
+            int n = snprintf(state + used, sizeof state - used, "%s%.*s", used ? "," : "",
+                             (int)part.value_bytes, part.value);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+    spw_trace_read(parents == 1 ? parent : NULL, state, out);
+}
+
+size_t spw_outgoing_lines(const struct spw_outgoing *out, struct spw_trace *trace, uint64_t span_id,
+                          struct spw_outgoing_span *scratch, const char **lines)
+{
+    size_t count = 0;
+    while (count < out->header_count) {
+        lines[count] = out->headers[count];
+        count++;
+    }
+    size_t more = spw_trace_child(trace, span_id, scratch->parent, scratch->state);
+    if (more > 0)
+        lines[count++] = scratch->parent;
+    if (more > 1)
+        lines[count++] = scratch->state;
+    return count;
 }
 
 static enum spw_status no_memory(struct spw_error *err)

@@ -6,6 +6,7 @@
 #ifndef SPW_HTTP_OUTGOING_H
 #define SPW_HTTP_OUTGOING_H
 
+#include "sidecar/obs/trace.h"
 #include "sidecar/provider/provider.h"
 
 #define SPW_OUTGOING_HEADERS_MAX_COUNT 64u
@@ -23,12 +24,24 @@ struct spw_outgoing {
 void spw_outgoing_take(struct spw_outgoing *out, struct spw_call *call);
 /* An SDK's request on its way: to the account's own url, path as checked, with the account's credential in place of
  * whatever the SDK carried. Left out: hop-by-hop headers and those that Connection names, credentials and cookies,
- * proxies' traces, and the sidecar's own. */
+ * proxies' traces, and the sidecar's own; the trace context too, which goes on as that of a new span. */
 enum spw_status spw_outgoing_pass(struct spw_outgoing *out, const struct spw_profile *profile,
                                   const struct spw_conf_account *account,
                                   const struct spw_credential *credential,
                                   const struct spw_native_request *request,
                                   struct spw_error *err) SPW_WARN_UNUSED;
+/* The trace context of a request's raw header block (NULL = none): of several traceparent lines none counts, several
+ * tracestate lines are one list. */
+void spw_outgoing_trace(const char *block, struct spw_trace *out);
+/* The header lines a call is sent with: its own, then those of a new span of the trace. lines: room for
+ * SPW_OUTGOING_LINES_MAX_COUNT; they point into out and scratch. Returns how many there are. */
+struct spw_outgoing_span {
+    char parent[SPW_TRACE_PARENT_BYTES];
+    char state[SPW_TRACE_STATE_BYTES];
+};
+#define SPW_OUTGOING_LINES_MAX_COUNT (SPW_OUTGOING_HEADERS_MAX_COUNT + 2)
+size_t spw_outgoing_lines(const struct spw_outgoing *out, struct spw_trace *trace, uint64_t span_id,
+                          struct spw_outgoing_span *scratch, const char **lines);
 void spw_outgoing_clean_up(struct spw_outgoing *out); /* wipes headers: one is the credential */
 
 /* One "Name: value" line of a raw header block: its parts, and where the next begins; NULL at the end. */

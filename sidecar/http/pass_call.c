@@ -21,6 +21,7 @@ struct spw_pass {
     spw_passed_fn *done; /* NULL once the caller has gone */
     void *owner;
     struct spw_outgoing call;
+    struct spw_trace trace;
     struct spw_http_call *in_flight;
     struct spw_ticket ticket;
     uint32_t acquire_flags;
@@ -101,13 +102,16 @@ static void call_done(void *owner, const struct spw_http_response *response)
 static void send(struct spw_pass *pass)
 {
     struct spw_http_request request;
+    struct spw_outgoing_span span;
+    const char *lines[SPW_OUTGOING_LINES_MAX_COUNT];
     struct spw_error err;
     uint64_t now_ns = spw_decider_now(pass->decider);
     memset(&request, 0, sizeof request);
     request.method = pass->call.method;
     request.url = pass->call.url;
-    request.headers = (const char *const *)pass->call.headers;
-    request.header_count = pass->call.header_count;
+    request.headers = lines;
+    request.header_count =
+        spw_outgoing_lines(&pass->call, &pass->trace, spw_decider_random(pass->decider), &span, lines);
     request.body = pass->call.body;
     request.body_bytes = pass->call.body_bytes;
     request.deadline_ns = now_ns + deadline_of(pass);
@@ -115,7 +119,8 @@ static void send(struct spw_pass *pass)
     if (spw_http_client_send(pass->account->client, &request, call_done, pass, &pass->in_flight, &err) !=
         SPW_STATUS_OK) {
         struct spw_pass_result result = {.end = SPW_PASS_FAILED};
-        spw_log(SPW_LOG_ERROR, "provider.send", "account %s: %s", pass->account->conf->name, err.text);
+        spw_log_traced(SPW_LOG_ERROR, "provider.send", &pass->trace, "account %s: %s",
+                       pass->account->conf->name, err.text);
         spw_abandon(pass->decider->map, &pass->ticket, now_ns);
         end(pass, &result);
     }
@@ -176,6 +181,7 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
     pass->decider = decider;
     pass->account = spw_decider_account(decider, account);
     pass->route = native->route;
+    spw_outgoing_trace(native->headers, &pass->trace);
     pass->done = done;
     pass->owner = owner;
     enum spw_status status = pass->account ? prepare(pass, integration, native, &ref, err)

@@ -11,6 +11,7 @@
 #include "sidecar/http/door.h"
 #include "sidecar/http/decisions.h"
 #include "sidecar/http/hold.h"
+#include "sidecar/http/outgoing.h"
 #include "sidecar/http/quote_json.h"
 #include "sidecar/http/token.h"
 
@@ -232,7 +233,12 @@ static void quote(struct spw_quote_door *door, struct spw_door_request *request)
     w->door = door;
     spw_door_set_user(request, w);
     struct spw_job *job = NULL;
+    struct spw_trace trace;
     struct spw_ask ask = {.quote = &w->body.request, .uid = uid};
+    if (spw_door_header(request, "traceparent")) {
+        spw_outgoing_trace(spw_door_headers(request), &trace);
+        ask.trace = &trace;
+    }
     enum spw_status status = spw_force_read(spw_door_header(request, "Spillway-Force"), &ask.force, &err);
     if (status == SPW_STATUS_OK)
         status = spw_decider_start(door->options.decider, &ask, quote_decided, w, &job, &err);

@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sidecar/obs/trace.h"
+
 static enum spw_log_level g_least = SPW_LOG_INFO;
 static bool g_json;
 
@@ -31,15 +33,19 @@ static size_t escape(char *out, size_t room, const char *text, bool json)
     return n;
 }
 
-void spw_log(enum spw_log_level level, const char *event, const char *format, ...)
+static void write_line(enum spw_log_level level, const char *event, const struct spw_trace *trace,
+                       const char *format, va_list args) __attribute__((format(printf, 4, 0)));
+static void write_line(enum spw_log_level level, const char *event, const struct spw_trace *trace,
+                       const char *format, va_list args)
 {
     if (level < g_least)
         return;
-    char message[1024];
-    va_list args;
-    va_start(args, format);
+    char message[1024], traced[96] = "";
     vsnprintf(message, sizeof message, format, args);
-    va_end(args);
+    if (trace && trace->trace_id[0])
+        snprintf(traced, sizeof traced,
+                 g_json ? ",\"trace_id\":\"%s\",\"span_id\":\"%s\"" : " trace_id=%s span_id=%s",
+                 trace->trace_id, trace->span_id);
     char text[2 * sizeof message];
     escape(text, sizeof text, message, g_json);
 
@@ -53,10 +59,27 @@ void spw_log(enum spw_log_level level, const char *event, const char *format, ..
     char line[sizeof text + 256];
     int n =
         snprintf(line, sizeof line,
-                 g_json ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"}\n"
-                        : "%s.%03ldZ %-5s %s: %s\n",
-                 stamp, now.tv_nsec / 1000000, level_name[level], event, text);
+                 g_json ? "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"%s}\n"
+                        : "%s.%03ldZ %-5s %s: %s%s\n",
+                 stamp, now.tv_nsec / 1000000, level_name[level], event, text, traced);
     /* A log that cannot be written must not stop checkout: the result is dropped on purpose. */
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
         return;
+}
+
+void spw_log(enum spw_log_level level, const char *event, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(level, event, NULL, format, args);
+    va_end(args);
+}
+
+void spw_log_traced(enum spw_log_level level, const char *event, const struct spw_trace *trace,
+                    const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(level, event, trace, format, args);
+    va_end(args);
 }

@@ -45,10 +45,16 @@ def until(condition, what="it"):
         time.sleep(0.01)
 
 
+HANDED_OUT = set()
+
+
 def free_port():
     """Below the ports the kernel hands out by itself, so that nobody gets it by chance before it is used."""
     while True:
         port = random.randrange(10000, 32000)
+        if port in HANDED_OUT:
+            continue
+        HANDED_OUT.add(port)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
