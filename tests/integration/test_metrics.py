@@ -12,8 +12,9 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+import yaml
 
-from harness import WATCHDOG_S, UnixConnection, exchange, free_port, parse_metrics, quote_body, until
+from harness import BIN, WATCHDOG_S, UnixConnection, exchange, free_port, parse_metrics, quote_body, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = ROOT / "helm/spillway/files/rules.yaml"
@@ -137,6 +138,29 @@ def test_each_alert_fires_and_does_not_fire():
     assert tested.returncode == 0, tested.stdout + tested.stderr
     names = set(re.findall(r"- alert: (\w+)", RULES.read_text()))
     assert names == set(re.findall(r"alertname: (\w+)", (ROOT / "tests/data/rules/rules_test.yaml").read_text()))
+
+
+def test_each_alert_has_its_runbook_and_a_severity():
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    headings = set(re.findall(r"^### (\w+)$", (ROOT / "docs/operations.md").read_text(), re.M))
+    for rule in rules:
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+    assert {rule["alert"] for rule in rules} <= headings
+
+
+def test_the_commands_of_the_runbooks_exist():
+    """Each spillwayctl line of docs/operations.md: the command is known, and so is each of its options."""
+    lines = re.findall(r"^spillwayctl (.*?)(?:\s+#.*)?$", (ROOT / "docs/operations.md").read_text(), re.M)
+    assert len(lines) > 20
+    for line in lines:
+        words = re.sub(r"--address \S+ ", "", line).split()
+        command = words[:2] if words[0] in ("limits", "breaker", "rates", "flags", "headers") else words[:1]
+        told = subprocess.run([str(BIN / "spillwayctl"), *command, "--help"], text=True, capture_output=True,
+                              timeout=WATCHDOG_S)
+        assert told.returncode == 0, line
+        for option in (word for word in words if word.startswith("--")):
+            assert f" {option} " in told.stdout, f"{line}: no {option}"
 
 
 def test_rules_and_dashboard_name_only_metrics_of_the_table():
