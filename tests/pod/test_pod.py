@@ -1,5 +1,7 @@
 """A real pod from the chart's output: two containers, two users, two process namespaces, shared memory between them."""
 import json
+import os
+import re
 import signal
 import subprocess
 
@@ -100,6 +102,25 @@ def test_upgrade_to_the_next_layout_under_running_clients():
         assert load.wait(pods.WATCHDOG_S) == 0
         assert first["verdict"] == "ALLOW" and rest[-1]["verdict"] == "ALLOW"
         assert pod.checkout() == "live tax 6.02 from the provider"
+
+
+# README.md, word for word, but for compiling once more what is compiled, and the name, which others may have in use.
+def test_the_readme_leads_to_a_sidecar_that_admits(tmp_path):
+    [block] = re.findall(r"<!-- pod: tests run this block -->\n```sh\n(.*?)```", (pods.ROOT / "README.md").read_text(), re.S)
+    lines = block.splitlines(keepends=True)
+    assert lines.pop(0).startswith("scripts/bootstrap && scripts/image ")
+    name = f"spillway-try-{os.getpid()}"
+    text = (pods.ROOT / "docs" / "pod.yaml").read_text()
+    image = f"localhost/spillway:{re.search(r'spillway VERSION ([0-9.]+)', (pods.ROOT / 'CMakeLists.txt').read_text())[1]}"
+    assert f"image: {image}\n" in text
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "pod.yaml").write_text(text.replace("spillway-try", name).replace(image, pods.IMAGE))
+    try:
+        out = pods.run("bash", "-ec", "".join(lines).replace("spillway-try", name), cwd=tmp_path).stdout
+        assert f"{ACCOUNT}: one of 250.000 tokens taken and given back" in out and "health: SERVING" in out
+    finally:
+        podman("pod", "rm", "-f", "-t", "0", name, check=False)
+        podman("volume", "rm", "-f", name, f"{name}-pub", f"{name}-rw", check=False)
 
 
 def sunk_flags(pod):
