@@ -26,7 +26,8 @@ extern "C" {
     X(4, UNKNOWN_429, "429-without-reset")                                                                   \
     X(5, UNKNOWN_BUFFER, "buffer-without-reset")                                                             \
     X(6, GOAWAY, "goaway")                                                                                   \
-    X(7, REFRESH, "refresh-in-flight")
+    X(7, REFRESH, "refresh-in-flight")                                                                       \
+    X(8, BY_HAND, "by-hand")
 
 #define SPW__X(code, name, text) SPW_GATE_##name = (code),
 enum spw_gate_source { SPW_GATE_TABLE(SPW__X) SPW_GATE_COUNT };
@@ -120,8 +121,10 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
             return;
         uint64_t old_until_ms = spw_gate_until_ms(word), old_observation = word >> 39 & SPW__OBS_MASK;
         bool asked = spw_gate_source(word) == SPW_GATE_REFRESH;
+        bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms &&
+                    old_until_ms <= now_ms + SPW_GATE_MAX_MS;
         bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation);
-        if (!newer && until_ms <= old_until_ms && !asked)
+        if ((!newer || held) && until_ms <= old_until_ms && !asked)
             return;
         /* SYNC gate: acq_rel. */
         if (spw_cas(&words->gate, &word,
@@ -131,7 +134,7 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
 }
 
 /* The answer to a call sent at sent_ns shows that the provider accepts again: open, unless a newer call said
- * otherwise. A wait the provider asked for in words (RETRY_AFTER) is kept to its end. */
+ * otherwise. A wait the provider asked for in words (RETRY_AFTER), or an operator, is kept to its end. */
 static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns,
                                  uint64_t now_ns, bool refresh)
 {
@@ -141,7 +144,8 @@ static inline void spw_gate_open(const struct spw_map *map, struct spw_account_w
     while (word != 0 && word != SPW_MOVED) {
         uint32_t source = spw_gate_source(word);
         bool mine = refresh && source == SPW_GATE_REFRESH;
-        bool told = source == SPW_GATE_RETRY_AFTER && now_ms < spw_gate_until_ms(word);
+        bool told = (source == SPW_GATE_RETRY_AFTER || source == SPW_GATE_BY_HAND) &&
+                    now_ms < spw_gate_until_ms(word);
         if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK)))
             return;
         /* SYNC gate: acq_rel. */

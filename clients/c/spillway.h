@@ -868,7 +868,8 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
   X(4, UNKNOWN_429, "429-without-reset")                                                                                                                       \
   X(5, UNKNOWN_BUFFER, "buffer-without-reset")                                                                                                                 \
   X(6, GOAWAY, "goaway")                                                                                                                                       \
-  X(7, REFRESH, "refresh-in-flight")
+  X(7, REFRESH, "refresh-in-flight")                                                                                                                           \
+  X(8, BY_HAND, "by-hand")
 #define SPW__X(code, name, text) SPW_GATE_##name = (code),
 enum spw_gate_source { SPW_GATE_TABLE(SPW__X) SPW_GATE_COUNT };
 #undef SPW__X
@@ -908,14 +909,16 @@ static inline void spw_gate_shut(
   for (;;) {
     uint64_t word = spw_load_acq(&words->gate); if (word == SPW_MOVED) return;
     uint64_t old_until_ms = spw_gate_until_ms(word), old_observation = word >> 39 & SPW__OBS_MASK; bool asked = spw_gate_source(word) == SPW_GATE_REFRESH;
-    bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation); if (!newer && until_ms <= old_until_ms && !asked) return;
+    bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms && old_until_ms <= now_ms + SPW_GATE_MAX_MS;
+    bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation);
+    if ((!newer || held) && until_ms <= old_until_ms && !asked) return;
     if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return;
   } }
 static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns, uint64_t now_ns, bool refresh) {
   uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns); uint64_t word = spw_load_acq(&words->gate);
   while (word != 0 && word != SPW_MOVED) {
     uint32_t source = spw_gate_source(word); bool mine = refresh && source == SPW_GATE_REFRESH;
-    bool told = source == SPW_GATE_RETRY_AFTER && now_ms < spw_gate_until_ms(word);
+    bool told = (source == SPW_GATE_RETRY_AFTER || source == SPW_GATE_BY_HAND) && now_ms < spw_gate_until_ms(word);
     if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK))) return;
     if (spw_cas(&words->gate, &word, 0)) return;
   } }

@@ -2,12 +2,11 @@
  *
  * Owns: nothing. Called by: call.c. Thread: requests are checked on the server's, carried out on the loop's.
  */
-#include <inttypes.h>
+#include <string.h>
 
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/server.h"
-#include "sidecar/obs/log.h"
 
 static void get_on_loop(struct spw_call *call)
 {
@@ -22,8 +21,33 @@ static void get_on_loop(struct spw_call *call)
     struct spw_arena arena = {0};
     Spillway__V1__GetBreakerReply reply = SPILLWAY__V1__GET_BREAKER_REPLY__INIT;
     reply.breaker = spw_message_breaker(&arena, &view);
+    spw_expiry_note_breaker(call->control->expiry, reply.breaker);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
+}
+
+static void list_on_loop(struct spw_call *call)
+{
+    struct spw_control *control = call->control;
+    uint64_t now_ns = spw_loop_now_ns(control->loop);
+    struct spw_arena arena = {0};
+    Spillway__V1__Breaker *breakers[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    Spillway__V1__ListBreakersReply reply = SPILLWAY__V1__LIST_BREAKERS_REPLY__INIT;
+    reply.breakers = breakers;
+    for (uint32_t i = 0; i < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
+        struct spw_breaker_view view;
+        if (spw_state_breaker_at(control->state, i, now_ns, &view)) /* free or removed */
+            continue;
+        breakers[reply.n_breakers] = spw_message_breaker(&arena, &view);
+        spw_expiry_note_breaker(control->expiry, breakers[reply.n_breakers++]);
+    }
+    spw_call_reply(call, &reply.base);
+    spw_arena_clean_up(&arena);
+}
+
+void spw_breakers_list(struct spw_call *call)
+{
+    spw_call_to_loop(call, list_on_loop);
 }
 
 void spw_breakers_get(struct spw_call *call)
@@ -110,12 +134,24 @@ static void answer_set(struct spw_call *call, bool dry_run, const struct spw_bre
     struct spw_arena arena = {0};
     Spillway__V1__SetBreakerReply reply = SPILLWAY__V1__SET_BREAKER_REPLY__INIT;
     reply.breaker = spw_message_breaker(&arena, after);
+    if (!dry_run)
+        spw_expiry_note_breaker(call->control->expiry, reply.breaker);
     reply.before = spw_message_breaker(&arena, before);
     SPW_SET(&reply, dry_run, dry_run);
     reply.reach = (char[]){SPW_REACH};
     SPW_SET(&reply, survives_restart, false);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
+}
+
+static int forced_of_word(const char *word)
+{
+    static const char *const words[] = {"", "open", "closed", "disabled", "observe"};
+    for (int i = 0; i <= SPW_FORCED_OBSERVE; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    }
+    return SPW_FORCED_NOT;
 }
 
 static void set_on_loop(struct spw_call *call)
@@ -126,7 +162,7 @@ static void set_on_loop(struct spw_call *call)
     struct spw_error err;
     struct spw_breaker_view before, after;
     char who[SPW_DOER_BYTES];
-    struct spw_doer doer = {who, "Breakers.Set", 0};
+    struct spw_doer doer = {who, "Breakers.Set", request->for_ms};
     spw_doer_of_call(call, who, sizeof who);
     spw_record_look(call->control->record, request->account, &SPW_DOER_SIDECAR);
     if (spw_state_breaker_get(state, request->account, now_ns, &before, &err)) {
@@ -139,17 +175,21 @@ static void set_on_loop(struct spw_call *call)
         spw_call_fail(call, &err);
         return;
     }
-    struct spw_breaker_change change = {
-        .conf = request->settings ? &conf : NULL, .forced = take_force(request), .reset = request->reset};
-    if (spw_state_breaker_set(state, request->account, &change, request->expect_version, request->dry_run,
+    struct spw_breaker_change change = {.conf = request->settings ? &conf : NULL,
+                                        .forced = take_force(request),
+                                        .reset = request->reset,
+                                        .trip = request->trip};
+    struct spw_temporary temporary = {
+        .kind = SPW_EXPIRY_BREAKER, .breaker = before.conf, .forced = forced_of_word(before.forced)};
+    memcpy(temporary.account, before.account, sizeof temporary.account);
+    if ((request->for_ms && spw_expiry_room(call->control->expiry, &temporary, &err)) ||
+        spw_state_breaker_set(state, request->account, &change, request->expect_version, request->dry_run,
                               now_ns, &after, &err)) {
         spw_call_fail(call, &err);
         return;
     }
-    if (!request->dry_run)
-        spw_log(SPW_LOG_INFO, "control.breaker", "%s: %s%s%s -> %s%s%s, version %" PRIu64 " (%s)",
-                after.account, before.state, *before.forced ? ", forced " : "", before.forced, after.state,
-                *after.forced ? ", forced " : "", after.forced, after.version, call->door->name);
+    if (!request->dry_run && (change.conf || change.forced >= 0))
+        spw_expiry_set(call->control->expiry, &temporary, request->for_ms);
     spw_record_look(call->control->record, request->account, &doer);
     answer_set(call, request->dry_run, &before, &after);
 }
@@ -159,16 +199,21 @@ void spw_breakers_set(struct spw_call *call)
     const Spillway__V1__SetBreakerRequest *request = (const Spillway__V1__SetBreakerRequest *)call->request;
     struct spw_error err;
     int force = take_force(request);
-    if (spw_name_check("account", request->account, &err))
+    if (spw_name_check("account", request->account, &err) || spw_expiry_check(request->for_ms, &err))
         spw_call_fail(call, &err);
     else if (force == -2)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "force: %d is not known: auto, open, closed, disabled or observe",
                         (int)request->force);
-    else if (!request->settings && force == -1 && !request->reset)
+    else if (!request->settings && force == -1 && !request->reset && !request->trip)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
-                        "settings: nothing to change: give settings, force or "
-                        "reset");
+                        "settings: nothing to change: give settings, force, reset or trip");
+    else if (request->reset && request->trip)
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "trip: opens what reset closes: give one of them");
+    else if (request->for_ms && !request->settings && force == -1)
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "for_ms: is for settings and force: reset and trip go over by themselves");
     else
         spw_call_to_loop(call, set_on_loop);
 }

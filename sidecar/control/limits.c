@@ -3,11 +3,12 @@
  * Owns: nothing. Called by: call.c. Thread: requests are checked on the server's, carried out on the loop's.
  */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/server.h"
-#include "sidecar/obs/log.h"
 
 static void list_on_loop(struct spw_call *call)
 {
@@ -22,7 +23,10 @@ static void list_on_loop(struct spw_call *call)
         for (uint32_t place = 0; place < SPW_LIMITERS_PER_ACCOUNT; place++)
             if (spw_state_limiter_at(state, i, place, now_ns, &view) ==
                 SPW_STATUS_OK) /* else free or removed */
-                limits[reply.n_limits++] = spw_message_limit(&arena, &view);
+            {
+                limits[reply.n_limits] = spw_message_limit(&arena, &view);
+                spw_expiry_note_limit(call->control->expiry, limits[reply.n_limits++]);
+            }
     }
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
@@ -46,6 +50,7 @@ static void get_on_loop(struct spw_call *call)
     struct spw_arena arena = {0};
     Spillway__V1__GetLimitReply reply = SPILLWAY__V1__GET_LIMIT_REPLY__INIT;
     reply.limit = spw_message_limit(&arena, &view);
+    spw_expiry_note_limit(call->control->expiry, reply.limit);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
 }
@@ -62,8 +67,7 @@ void spw_limits_get(struct spw_call *call)
 }
 
 /* Text, numbers, or both if they agree. */
-static enum spw_status take_rate(const Spillway__V1__Rate *message, struct spw_rate *out,
-                                 struct spw_error *err)
+enum spw_status spw_take_rate(const Spillway__V1__Rate *message, struct spw_rate *out, struct spw_error *err)
 {
     if (message->has_tokens != message->has_period_ns)
         return spw_error_set(err, SPW_STATUS_INVALID,
@@ -92,7 +96,7 @@ static enum spw_status merge(const Spillway__V1__SetLimitRequest *request, struc
                              struct spw_error *err)
 {
     if (request->rate) {
-        enum spw_status status = take_rate(request->rate, &limit->rate, err);
+        enum spw_status status = spw_take_rate(request->rate, &limit->rate, err);
         if (status)
             return status;
     }
@@ -107,42 +111,60 @@ static enum spw_status merge(const Spillway__V1__SetLimitRequest *request, struc
     return spw_conf_limit_check(limit, err);
 }
 
-static void log_change(const struct spw_call *call, const struct spw_limit_view *before,
-                       const struct spw_limit_view *after)
-{
-    char from[48], to[48];
-    spw_format_rate(&before->limit.rate, from, sizeof from);
-    spw_format_rate(&after->limit.rate, to, sizeof to);
-    spw_log(SPW_LOG_INFO, "control.limit",
-            "%s: %s burst %" PRIu64 " pods %u -> %s burst %" PRIu64 " pods %u, version %" PRIu64 " (%s)",
-            after->account, from, before->limit.burst_count, before->limit.pods_count, to,
-            after->limit.burst_count, after->limit.pods_count, after->version, call->door->name);
-}
-
 static bool names_a_limit(const Spillway__V1__SetLimitRequest *request)
 {
     return request->rate || request->has_burst || request->has_pods;
 }
 
+static bool names_switches(const Spillway__V1__SetLimitRequest *request)
+{
+    return request->has_killed || request->has_observed_only;
+}
+
 static enum spw_status switch_on_loop(struct spw_state *state, const Spillway__V1__SetLimitRequest *request,
-                                      const struct spw_call *call, struct spw_error *err)
+                                      struct spw_error *err)
 {
     struct spw_switch_change change = {.kill = request->has_killed ? request->killed : -1,
                                        .observe = request->has_observed_only ? request->observed_only : -1};
-    bool all = request->has_everywhere && request->everywhere;
-    if (request->dry_run || (change.kill < 0 && change.observe < 0))
+    if (change.kill < 0 && change.observe < 0)
         return SPW_STATUS_OK;
-    spw_log(SPW_LOG_WARN, "control.switch", "%s%s%s: off %s, observe %s (%s)",
-            all ? "all accounts" : request->account, request->limiter ? " " : "",
-            request->limiter ? request->limiter : "",
-            change.kill < 0 ? "as it was"
-            : change.kill   ? "yes"
-                            : "no",
-            change.observe < 0 ? "as it was"
-            : change.observe   ? "yes"
-                               : "no",
-            call->door->name);
-    return spw_state_switches_set(state, all ? NULL : request->account, request->limiter, &change, err);
+    return spw_state_switches_set(state, request->everywhere ? NULL : request->account, request->limiter,
+                                  &change, err);
+}
+
+/* What a dry run shows of the switches: those of the level that is named alone would change. */
+static void foresee_switches(const Spillway__V1__SetLimitRequest *request, struct spw_limit_view *view)
+{
+    if (request->has_killed)
+        view->switches =
+            request->killed ? view->switches | SPW_SWITCH_KILL : view->switches & ~SPW_SWITCH_KILL;
+    if (request->has_observed_only)
+        view->switches = request->observed_only ? view->switches | SPW_SWITCH_OBSERVE
+                                                : view->switches & ~SPW_SWITCH_OBSERVE;
+}
+
+/* The two things a request may change for a time, as they are before it. */
+static enum spw_status take_before(struct spw_control *control, const Spillway__V1__SetLimitRequest *request,
+                                   const struct spw_limit_view *before, struct spw_temporary *limit,
+                                   struct spw_temporary *switches, struct spw_error *err)
+{
+    *limit = (struct spw_temporary){.kind = SPW_EXPIRY_LIMIT, .limit = before->limit};
+    *switches = (struct spw_temporary){.kind = SPW_EXPIRY_SWITCHES};
+    snprintf(limit->account, sizeof limit->account, "%s", before->account);
+    if (strcmp(before->limiter, SPW_LIMITER_ACCOUNT_NAME) != 0)
+        memcpy(limit->limiter, before->limiter, sizeof limit->limiter);
+    if (!request->everywhere)
+        snprintf(switches->account, sizeof switches->account, "%s", before->account);
+    if (request->limiter)
+        snprintf(switches->limiter, sizeof switches->limiter, "%s", request->limiter);
+    if (spw_state_switches_get(control->state, request->everywhere ? NULL : request->account,
+                               request->limiter, &switches->switches, err))
+        return err->status;
+    if (!request->for_ms)
+        return SPW_STATUS_OK;
+    if (names_a_limit(request) && spw_expiry_room(control->expiry, limit, err))
+        return err->status;
+    return names_switches(request) ? spw_expiry_room(control->expiry, switches, err) : SPW_STATUS_OK;
 }
 
 /* All that a request changes; after: as it is then. */
@@ -150,24 +172,62 @@ static enum spw_status change_on_loop(struct spw_call *call, const struct spw_li
                                       struct spw_limit_view *after, struct spw_error *err)
 {
     const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
-    struct spw_state *state = call->control->state;
-    uint64_t now_ns = spw_loop_now_ns(call->control->loop);
+    struct spw_control *control = call->control;
+    uint64_t now_ns = spw_loop_now_ns(control->loop);
     struct spw_conf_limit limit = before->limit;
+    struct spw_temporary limit_before, switches_before;
     *after = *before;
-    if (spw_version_check(request->expect_version, before->version, err))
+    if (spw_version_check(request->expect_version, before->version, err) ||
+        take_before(control, request, before, &limit_before, &switches_before, err))
         return err->status;
     if (names_a_limit(request) &&
         (merge(request, &limit, err) ||
-         spw_state_limiter_set(state, request->account, request->limiter, &limit, request->expect_version,
-                               request->dry_run, now_ns, after, err)))
+         spw_state_limiter_set(control->state, request->account, request->limiter, &limit,
+                               request->expect_version, request->dry_run, now_ns, after, err)))
         return err->status;
-    if (switch_on_loop(state, request, call, err))
-        return err->status;
-    if (request->dry_run)
+    if (request->dry_run) {
+        foresee_switches(request, after);
         return SPW_STATUS_OK;
+    }
+    if (switch_on_loop(control->state, request, err))
+        return err->status;
     if (names_a_limit(request))
-        log_change(call, before, after);
-    return spw_state_limiter_get(state, request->account, request->limiter, now_ns, after, err);
+        spw_expiry_set(control->expiry, &limit_before, request->for_ms);
+    if (names_switches(request))
+        spw_expiry_set(control->expiry, &switches_before, request->for_ms);
+    return spw_state_limiter_get(control->state, before->account, request->limiter, now_ns, after, err);
+}
+
+static void answer_set(struct spw_call *call, const struct spw_limit_view *before,
+                       const struct spw_limit_view *after)
+{
+    const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
+    struct spw_arena arena = {0};
+    Spillway__V1__SetLimitReply reply = SPILLWAY__V1__SET_LIMIT_REPLY__INIT;
+    reply.limit = spw_message_limit(&arena, after);
+    reply.before = spw_message_limit(&arena, before);
+    if (!request->dry_run)
+        spw_expiry_note_limit(call->control->expiry, reply.limit);
+    SPW_SET(&reply, dry_run, request->dry_run);
+    reply.reach = (char[]){SPW_REACH};
+    SPW_SET(&reply, survives_restart, false);
+    spw_call_reply(call, &reply.base);
+    spw_arena_clean_up(&arena);
+}
+
+/* What is meant for all accounts is shown by the first one, unless one is named. */
+static enum spw_status take_view(struct spw_call *call, struct spw_limit_view *out, struct spw_error *err)
+{
+    const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
+    struct spw_state *state = call->control->state;
+    uint64_t now_ns = spw_loop_now_ns(call->control->loop);
+    if (request->account)
+        return spw_state_limiter_get(state, request->account, request->limiter, now_ns, out, err);
+    for (uint32_t i = 0; i < SPW_CONF_ACCOUNTS_MAX_COUNT; i++) {
+        if (spw_state_limiter_at(state, i, 0, now_ns, out) == SPW_STATUS_OK)
+            return SPW_STATUS_OK;
+    }
+    return spw_error_set(err, SPW_STATUS_NOT_FOUND, "account: there is none: configure one");
 }
 
 static void set_on_loop(struct spw_call *call)
@@ -177,35 +237,27 @@ static void set_on_loop(struct spw_call *call)
     struct spw_limit_view before, after;
     char who[SPW_DOER_BYTES];
     const char *changed = request->everywhere ? NULL : request->account;
-    struct spw_doer doer = {who, "Limits.Set", 0};
+    struct spw_doer doer = {who, "Limits.Set", request->for_ms};
     spw_doer_of_call(call, who, sizeof who);
     spw_record_look(call->control->record, changed, &SPW_DOER_SIDECAR);
-    if (spw_state_limiter_get(call->control->state, request->account, request->limiter,
-                              spw_loop_now_ns(call->control->loop), &before, &err) ||
-        change_on_loop(call, &before, &after, &err)) {
+    if (take_view(call, &before, &err) || change_on_loop(call, &before, &after, &err)) {
         spw_call_fail(call, &err);
         return;
     }
     spw_record_look(call->control->record, changed, &doer);
-    struct spw_arena arena = {0};
-    Spillway__V1__SetLimitReply reply = SPILLWAY__V1__SET_LIMIT_REPLY__INIT;
-    reply.limit = spw_message_limit(&arena, &after);
-    reply.before = spw_message_limit(&arena, &before);
-    SPW_SET(&reply, dry_run, request->dry_run);
-    reply.reach = (char[]){SPW_REACH};
-    SPW_SET(&reply, survives_restart, false);
-    spw_call_reply(call, &reply.base);
-    spw_arena_clean_up(&arena);
+    answer_set(call, &before, &after);
 }
 
 void spw_limits_set(struct spw_call *call)
 {
     const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
     struct spw_error err;
-    if (spw_name_check("account", request->account, &err) ||
-        (request->limiter && spw_name_check("limiter", request->limiter, &err)))
+    bool needs_account = !request->everywhere || request->account;
+    if ((needs_account && spw_name_check("account", request->account, &err)) ||
+        (request->limiter && spw_name_check("limiter", request->limiter, &err)) ||
+        spw_expiry_check(request->for_ms, &err))
         spw_call_fail(call, &err);
-    else if (!names_a_limit(request) && !request->has_killed && !request->has_observed_only)
+    else if (!names_a_limit(request) && !names_switches(request))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "rate: nothing to change: give rate, burst, pods, killed or observed_only");
     else if (request->everywhere && (request->limiter || names_a_limit(request)))

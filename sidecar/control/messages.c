@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static Spillway__V1__Rate *message_rate(struct spw_arena *arena, const struct spw_rate *rate)
+Spillway__V1__Rate *spw_message_rate(struct spw_arena *arena, const struct spw_rate *rate)
 {
     Spillway__V1__Rate *message = spw_arena_zalloc(arena, sizeof *message);
     spillway__v1__rate__init(message);
@@ -21,10 +21,10 @@ Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw
     Spillway__V1__Limit *message = spw_arena_zalloc(arena, sizeof *message);
     spillway__v1__limit__init(message);
     message->account = spw_arena_copy(arena, view->account, sizeof view->account);
-    message->rate = message_rate(arena, &view->limit.rate);
+    message->rate = spw_message_rate(arena, &view->limit.rate);
     SPW_SET(message, burst, view->limit.burst_count);
     SPW_SET(message, pods, view->limit.pods_count);
-    message->pod_rate = message_rate(arena, &view->pod_rate);
+    message->pod_rate = spw_message_rate(arena, &view->pod_rate);
     SPW_SET(message, pod_burst, view->pod_burst_count);
     SPW_SET(message, version, view->version);
     SPW_SET(message, tokens_milli, view->tokens_milli);

@@ -16,6 +16,10 @@
 
 #define SPW_REACH "this pod"
 
+Spillway__V1__Rate *spw_message_rate(struct spw_arena *arena, const struct spw_rate *rate);
+/* Text, numbers, or both if they agree. */
+enum spw_status spw_take_rate(const Spillway__V1__Rate *message, struct spw_rate *out,
+                              struct spw_error *err) SPW_WARN_UNUSED;
 Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw_limit_view *view);
 Spillway__V1__Breaker *spw_message_breaker(struct spw_arena *arena, const struct spw_breaker_view *view);
 Spillway__V1__RatesTable *spw_message_rates_table(struct spw_arena *arena, const struct spw_rates_view *view);

@@ -269,6 +269,8 @@ static struct spw_control *control_new(const struct spw_control_options *options
     pthread_mutex_init(&control->watch_lock, NULL);
     control->journal = spw_journal_new();
     control->record = spw_record_new(control);
+    control->expiry = spw_expiry_new(control);
+    control->demand = spw_demand_new(options->loop, options->state);
     control->jobs_end = &control->jobs;
     control->task = (struct spw_loop_task){.fn = run_jobs, .owner = control};
     control->watch = (struct spw_loop_watch){.fn = on_connection, .owner = control};
@@ -290,6 +292,8 @@ static void control_destroy(struct spw_control *control)
     pthread_mutex_destroy(&control->health_lock);
     pthread_mutex_destroy(&control->watch_lock);
     spw_record_destroy(control->record);
+    spw_expiry_destroy(control->expiry);
+    spw_demand_destroy(control->demand);
     spw_journal_destroy(control->journal);
     gpr_free(control);
     grpc_shutdown();
@@ -358,6 +362,7 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
     }
     control->listening = true;
     spw_record_start(control->record);
+    spw_demand_start(control->demand);
     spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.listener.path);
     if (control->tcp_port)
         spw_log(SPW_LOG_INFO, "control.start", "serving, to read, on %s, port %u", options->tcp_listen,
@@ -369,6 +374,13 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
 uint16_t spw_control_tcp_port(const struct spw_control *control)
 {
     return control->tcp_port;
+}
+
+void spw_control_configured(struct spw_control *control)
+{
+    struct spw_doer doer = {SPW_DOER_SIDECAR.who, "configuration", 0};
+    spw_expiry_forget(control->expiry);
+    spw_record_look(control->record, NULL, &doer);
 }
 
 /* Streams that only wait would hold the drain up until they are cut. */
@@ -397,6 +409,7 @@ void spw_control_drain(struct spw_control *control)
         return;
     spw_loop_timer_cancel(control->loop, &control->pause);
     spw_record_stop(control->record);
+    spw_demand_stop(control->demand);
     if (control->listening) {
         spw_loop_watch_close(control->loop, &control->watch);
         control->socket.listener.fd = -1;

@@ -11,6 +11,8 @@
 
 #include "sidecar/control/call.h"
 #include "sidecar/control/control.h"
+#include "sidecar/control/demand.h"
+#include "sidecar/control/expiry.h"
 #include "sidecar/control/journal.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/record.h"
@@ -62,7 +64,9 @@ struct spw_control {
     struct spw_loop_task task;
 
     struct spw_journal *journal;
-    struct spw_record *record;  /* loop thread */
+    struct spw_record *record; /* loop thread, as the next two */
+    struct spw_expiry *expiry;
+    struct spw_demand *demand;
     pthread_mutex_t watch_lock; /* taken before lock */
 
     pthread_mutex_t health_lock; /* taken before lock */

@@ -68,7 +68,7 @@ static Spillway__V1__StoreStatus *message_store(struct spw_arena *arena, struct 
     return message;
 }
 
-static Spillway__V1__AccountStatus *message_account(struct spw_arena *arena,
+static Spillway__V1__AccountStatus *message_account(struct spw_control *control, struct spw_arena *arena,
                                                     const struct spw_account_status *account)
 {
     Spillway__V1__DecisionCounts *counts = spw_arena_zalloc(arena, sizeof *counts);
@@ -98,6 +98,8 @@ static Spillway__V1__AccountStatus *message_account(struct spw_arena *arena,
     message->limit = spw_message_limit(arena, &account->limit);
     message->breaker = spw_message_breaker(arena, &account->breaker);
     message->decisions = counts;
+    spw_expiry_note_limit(control->expiry, message->limit);
+    spw_expiry_note_breaker(control->expiry, message->breaker);
     return message;
 }
 
@@ -125,7 +127,7 @@ static void get_on_loop(struct spw_call *call)
         struct spw_account_status account;
         if (spw_state_account_status(control->state, i, now_ns, &account) ==
             SPW_STATUS_OK) /* else free or removed */
-            accounts[reply.n_accounts++] = message_account(&arena, &account);
+            accounts[reply.n_accounts++] = message_account(control, &arena, &account);
     }
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);

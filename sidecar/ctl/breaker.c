@@ -43,6 +43,11 @@ static void print_breaker(const Spillway__V1__Breaker *b)
         spw_table_add(&table, "%s", b->state);
     spw_table_add(&table, "by hand");
     spw_table_add(&table, "%s", strcmp(force, "auto") == 0 ? "no: it decides by itself" : force);
+    if (b->expires_in_ms) {
+        spw_format_span(b->expires_in_ms, span, sizeof span);
+        spw_table_add(&table, "goes back");
+        spw_table_add(&table, "in %s", span);
+    }
     spw_table_add(&table, "counted");
     spw_table_add(&table, "%u answers 429 in a row, %u openings in a row", b->consecutive, b->trips);
     if (b->settings)
@@ -85,6 +90,10 @@ static int change(struct spw_ctl *ctl, Spillway__V1__SetBreakerRequest *request)
     request->account = ctl->arguments[0];
     request->has_expect_version = has_version;
     request->expect_version = version;
+    bool has_for;
+    if (!spw_ctl_for(ctl, &request->for_ms, &has_for))
+        return SPW_CTL_USAGE;
+    request->has_for_ms = has_for;
     request->has_dry_run = request->dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
     ProtobufCMessage *reply;
     int code = spw_client_unary(ctl, "/spillway.v1.Breakers/Set", &request->base,
@@ -136,6 +145,13 @@ static int run_disable(struct spw_ctl *ctl)
     return force(ctl, SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_DISABLED);
 }
 
+static int run_trip(struct spw_ctl *ctl)
+{
+    Spillway__V1__SetBreakerRequest request = SPILLWAY__V1__SET_BREAKER_REQUEST__INIT;
+    request.has_trip = request.trip = 1;
+    return change(ctl, &request);
+}
+
 static int run_reset(struct spw_ctl *ctl)
 {
     Spillway__V1__SetBreakerRequest request = SPILLWAY__V1__SET_BREAKER_REQUEST__INIT;
@@ -148,6 +164,7 @@ static int run_reset(struct spw_ctl *ctl)
         .group = "breaker", .name = (word), .arguments = "ACCOUNT", .arguments_min = 1, .arguments_max = 1,  \
         .summary = (text), .examples = "  spillwayctl breaker " word " main\n",                              \
         .options = {{"--expect-version", "N", "refuse if the account is at another version"},                \
+                    {"--for", "TIME", "a hold goes back by itself after it, 1s to 7d"},                      \
                     {"--dry-run", NULL, "say what would be; change nothing"}},                               \
         .run = (fn)                                                                                          \
     }
@@ -166,5 +183,7 @@ const struct spw_ctl_command spw_ctl_breaker_commands[] = {
     CHANGE("auto", "Let go of it: it decides by itself again.", run_auto),
     CHANGE("observe", "It decides and counts, but stops no call.", run_observe),
     CHANGE("disable", "As if there were no breaker.", run_disable),
+    CHANGE("trip", "Open it now for its cooldown, as bad outcomes would; it then probes by itself.",
+           run_trip),
     CHANGE("reset", "Close it now and forget what it has counted.", run_reset),
     {.name = NULL}};

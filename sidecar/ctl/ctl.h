@@ -55,6 +55,9 @@ const char *spw_ctl_value(const struct spw_ctl *ctl, const char *name);
 bool spw_ctl_number(const struct spw_ctl *ctl, const char *name, uint64_t least, uint64_t most, uint64_t *out,
                     bool *given);
 
+/* --for as milliseconds, 1s to 7d. false = it is no time; told. Not given: *given false. */
+bool spw_ctl_for(const struct spw_ctl *ctl, uint64_t *out_ms, bool *given);
+
 /* "spillwayctl: ..." on stderr; gives SPW_CTL_USAGE, with where to read on. */
 int spw_ctl_usage(const struct spw_ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A failure found on this side; as JSON with --json. Gives `code`. */
@@ -68,6 +71,9 @@ int spw_ctl_done(const struct spw_ctl *ctl, int code);
 extern const struct spw_ctl_command spw_ctl_status_commands[];
 extern const struct spw_ctl_command spw_ctl_limits_commands[];
 extern const struct spw_ctl_command spw_ctl_breaker_commands[];
+extern const struct spw_ctl_command spw_ctl_why_commands[];
+extern const struct spw_ctl_command spw_ctl_switches_commands[];
+extern const struct spw_ctl_command spw_ctl_gate_commands[];
 extern const struct spw_ctl_command spw_ctl_changes_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];

@@ -15,7 +15,12 @@ static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
 {
     bool wide = !limit->limiter || strcmp(limit->limiter, "account") == 0;
     spw_table_add(table, "%s%s%s", limit->account, wide ? "" : "/", wide ? "" : limit->limiter);
-    spw_table_add(table, "%s", limit->rate ? limit->rate->text : "-");
+    char span[32] = "", switches[32] = "";
+    if (limit->expires_in_ms)
+        spw_format_span(limit->expires_in_ms, span, sizeof span);
+    if (limit->switches_expire_in_ms)
+        spw_format_span(limit->switches_expire_in_ms, switches, sizeof switches);
+    spw_table_add(table, "%s%s%s", limit->rate ? limit->rate->text : "-", *span ? " for " : "", span);
     spw_table_add(table, "%" PRIu64, limit->burst);
     spw_table_add(table, "%u", limit->pods);
     spw_table_add(table, "%s", limit->pod_rate ? limit->pod_rate->text : "-");
@@ -32,7 +37,11 @@ static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
         spw_table_add(table, "%" PRIu64, limit->provider_remaining);
     else
         spw_table_add(table, "-");
-    spw_table_add(table, "%s", limit->killed ? "off" : limit->observed_only ? "observe" : "on");
+    spw_table_add(table, "%s%s%s",
+                  limit->killed          ? "off"
+                  : limit->observed_only ? "observe"
+                                         : "on",
+                  *switches ? " for " : "", switches);
     spw_table_add(table, "%" PRIu64, limit->version);
 }
 
@@ -128,6 +137,10 @@ static int run_set(struct spw_ctl *ctl)
         return SPW_CTL_USAGE;
     if (!rate.text && !has_burst && !has_pods && !request.has_killed && !request.has_observed_only)
         return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst, --pods, --kill or --observe");
+    bool has_for;
+    if (!spw_ctl_for(ctl, &request.for_ms, &has_for))
+        return SPW_CTL_USAGE;
+    request.has_for_ms = has_for;
     request.limiter = (char *)spw_ctl_value(ctl, "--limiter");
     request.has_everywhere = request.everywhere = spw_ctl_value(ctl, "--everywhere") != NULL;
     request.account = ctl->arguments[0];
@@ -175,6 +188,7 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
      .arguments_max = 1,
      .summary = "Change an account's limit in this pod, until its next start.",
      .examples = "  spillwayctl limits set main --rate 50/s --burst 100\n"
+                 "  spillwayctl limits set main --rate 150/s --for 2h\n"
                  "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n"
                  "  spillwayctl limits set main --limiter calculations --observe on\n"
                  "  spillwayctl limits set main --everywhere --kill on\n",
@@ -187,6 +201,7 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
                  {"--kill", "on|off", "switched off, it lets everything pass and charges nothing"},
                  {"--observe", "on|off", "it counts what it would have refused, and refuses nothing"},
                  {"--everywhere", NULL, "--kill and --observe for all accounts"},
+                 {"--for", "TIME", "goes back by itself after it, 1s to 7d"},
                  {"--expect-version", "N", "refuse if the account is at another version"},
                  {"--dry-run", NULL, "say what would be; change nothing"}},
      .run = run_set},

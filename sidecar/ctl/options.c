@@ -14,11 +14,11 @@
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
 
-#define TABLES_COUNT 9u
+#define TABLES_COUNT 12u
 static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
-    spw_ctl_status_commands,  spw_ctl_limits_commands,  spw_ctl_breaker_commands,
-    spw_ctl_changes_commands, spw_ctl_rates_commands,   spw_ctl_flags_commands,
-    spw_ctl_replay_commands,  spw_ctl_headers_commands, spw_ctl_check_commands};
+    spw_ctl_why_commands,   spw_ctl_status_commands,   spw_ctl_limits_commands,  spw_ctl_breaker_commands,
+    spw_ctl_gate_commands,  spw_ctl_switches_commands, spw_ctl_changes_commands, spw_ctl_rates_commands,
+    spw_ctl_flags_commands, spw_ctl_replay_commands,   spw_ctl_headers_commands, spw_ctl_check_commands};
 
 static const char COMMON_HELP[] =
     "Common options:\n"
@@ -29,8 +29,8 @@ static const char COMMON_HELP[] =
     "  --help              this text\n";
 
 static const char TOP_EXAMPLES[] =
-    "Orders fall back? First why, then one of:\n"
-    "  spillwayctl status\n"
+    "Orders fall back? First why, which says what would help, then one of:\n"
+    "  spillwayctl why\n"
     "  spillwayctl limits set main --rate 150/s --burst 300\n"
     "  spillwayctl breaker reset main\n"
     "  spillwayctl rates load zip5.csv.gz --as-of 2025-11-01 --source vendor-2025-11\n\n"
@@ -125,6 +125,23 @@ bool spw_ctl_number(const struct spw_ctl *ctl, const char *name, uint64_t least,
     }
     *out = value;
     return true;
+}
+
+bool spw_ctl_for(const struct spw_ctl *ctl, uint64_t *out_ms, bool *given)
+{
+    const char *text = spw_ctl_value(ctl, "--for");
+    struct spw_error err;
+    *given = text != NULL;
+    if (!text)
+        return true;
+    if (spw_parse_duration_ms(text, out_ms, &err)) {
+        (void)spw_ctl_usage(ctl, "--for: %s", err.text);
+        return false;
+    }
+    if (*out_ms >= 1000 && *out_ms <= UINT64_C(604800000))
+        return true;
+    (void)spw_ctl_usage(ctl, "--for %s: write 1s to 7d", text);
+    return false;
 }
 
 /* ---- reading ---- */

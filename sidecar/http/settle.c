@@ -77,6 +77,7 @@ void spw_call_settle(struct spw_decider *d, struct spw_account_use *account, con
         response->calm) /* then without headers: a pause of a moment */
         read_signals(d, account, ticket->account_index, response, end);
     c->calls[result]++;
+    spw_state_call_count(d->options.state, ticket->account_index, result == SPW_CALL_THROTTLED);
     if (result == SPW_CALL_THROTTLED && spw_admission_tokens_milli(admission) >= 2000)
         c->unexpected_429++;
     if (spw_settle(d->map, ticket, spw_decider_now(d), end))

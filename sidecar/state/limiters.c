@@ -552,3 +552,27 @@ void spw_limiters_in_force(const struct spw_state *state, uint32_t index, struct
         }
     }
 }
+
+/* ---- for the control API ---- */
+
+enum spw_status spw_state_switches_get(struct spw_state *state, const char *account, const char *limiter,
+                                       uint64_t *out, struct spw_error *err)
+{
+    uint32_t index, place = 0;
+    *out = spw_map_pub(&state->map)->switches;
+    if (!account)
+        return SPW_STATUS_OK;
+    enum spw_status status = find(state, account, limiter, &index, &place, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    const struct spw_account *record = spw_account_at(&state->map, index);
+    struct spw_limiter_words *words;
+    const struct spw_limiter *one = limiter_of(&state->map, record, place, &words);
+    *out = limiter && one ? one->switches : record->switches;
+    return SPW_STATUS_OK;
+}
+
+const struct spw_conf *spw_state_conf(const struct spw_state *state)
+{
+    return state->conf;
+}

@@ -57,11 +57,12 @@ static uint64_t forced_of(enum spw_breaker_mode mode)
                                          : SPW_FORCED_NOT;
 }
 
+static const char *const forced_name[] = {"", "open", "closed", "disabled", "observe"};
+
 static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_ns,
                          struct spw_breaker_view *out)
 {
     static const char *const state_name[] = {"closed", "open", "half-open", "unknown"};
-    static const char *const forced_name[] = {"", "open", "closed", "disabled", "observe"};
     const struct spw_account *account = spw_account_at(&state->map, index);
     const struct spw_account_words *words = spw_account_words_at(&state->map, index);
     uint64_t now_ms = spw_map_ms(&state->map, now_ns);
@@ -120,6 +121,44 @@ static void reset_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
     spw_exchange(&words->gate, 0);                                       /* SYNC gate: acq_rel */
 }
 
+/* Open by hand, as a bad outcome would. */
+static void trip_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
+{
+    struct spw_account_words *words = spw_account_words_at(map, index);
+    struct spw_account_conf conf;
+    const struct spw_account *account = spw_account_at(map, index);
+    if (!words || !account || !spw_account_conf_read(account, &conf))
+        return;
+    uint64_t word = spw_load_acq(&words->breaker); /* SYNC breaker: acquire */
+    struct spw_breaker_word next;
+    do {
+        next = spw_breaker_unpack(word);
+        spw__breaker_trip(map, &next, &conf, now_ns);
+    } while (!spw_cas(&words->breaker, &word, spw_breaker_pack(&next))); /* SYNC breaker: acq_rel */
+}
+
+/* What the view would be after the change, but for words that move by themselves. */
+static void foresee(const struct spw_breaker_change *change, struct spw_breaker_view *out)
+{
+    if (change->conf) {
+        out->conf = *change->conf;
+        if (change->forced < 0)
+            snprintf(out->forced, sizeof out->forced, "%s", forced_name[forced_of(change->conf->mode)]);
+    }
+    if (change->forced >= 0)
+        snprintf(out->forced, sizeof out->forced, "%s", forced_name[change->forced]);
+    if (change->reset || change->trip) {
+        snprintf(out->state, sizeof out->state, "%s", change->trip ? "open" : "closed");
+        out->consecutive_count = 0;
+        out->open_for_ms = change->trip ? out->conf.cooldown_min_ms : 0;
+    }
+    if (change->reset) {
+        out->trips_count = 0;
+        out->gate_shut_for_ms = 0;
+        out->gate_source[0] = 0;
+    }
+}
+
 enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
                                       const struct spw_breaker_change *change, uint64_t expect_version,
                                       bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
@@ -138,8 +177,7 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
         return status;
     if (dry_run) {
         view_breaker(state, index, now_ns, out);
-        if (change->conf)
-            out->conf = *change->conf;
+        foresee(change, out);
         return SPW_STATUS_OK;
     }
     if (change->conf) {
@@ -152,8 +190,41 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
         spw_store_rel(&record->forced, (uint64_t)change->forced); /* SYNC forced: release */
     if (change->reset)
         reset_breaker(&state->map, index, now_ns);
+    else if (change->trip)
+        trip_breaker(&state->map, index, now_ns);
     spw_store_rlx(&record->version, record->version + 1); /* SYNC account-version: relaxed: a lone word */
     view_breaker(state, index, now_ns, out);
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_state_gate_set(struct spw_state *state, const char *account, uint64_t shut_for_ms,
+                                   uint64_t expect_version, bool dry_run, uint64_t now_ns,
+                                   struct spw_breaker_view *out, struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *record = spw_state_account(state, account, &index);
+    if (!record)
+        return spw_no_account(account, err);
+    enum spw_status status = spw_version_expect(record, expect_version, err);
+    if (status == SPW_STATUS_OK && shut_for_ms > SPW_GATE_MAX_MS)
+        status = spw_error_set(err, SPW_STATUS_INVALID, "shut_for_ms: at most %llu, a day",
+                               (unsigned long long)SPW_GATE_MAX_MS);
+    if (status != SPW_STATUS_OK)
+        return status;
+    const struct spw_map *map = &state->map;
+    struct spw_account_words *words = spw_account_words_at(map, index);
+    uint64_t now_ms = spw_map_ms(map, now_ns);
+    if (!dry_run && words) { /* SYNC gate: acq_rel */
+        spw_exchange(&words->gate,
+                     shut_for_ms ? spw__gate_word(SPW_GATE_BY_HAND, now_ms >> 6, now_ms + shut_for_ms) : 0);
+        spw_store_rlx(&record->version, record->version + 1); /* SYNC account-version: relaxed: a lone word */
+    }
+    view_breaker(state, index, now_ns, out);
+    if (dry_run) {
+        out->gate_shut_for_ms = shut_for_ms;
+        snprintf(out->gate_source, sizeof out->gate_source, "%s",
+                 shut_for_ms ? spw_gate_name(SPW_GATE_BY_HAND) : "");
+    }
     return SPW_STATUS_OK;
 }
 

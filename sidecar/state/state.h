@@ -109,6 +109,12 @@ struct spw_switch_change {
 enum spw_status spw_state_switches_set(struct spw_state *state, const char *account, const char *limiter,
                                        const struct spw_switch_change *change,
                                        struct spw_error *err) SPW_WARN_UNUSED;
+/* Those of one level alone: of all, of an account, of a limiter. */
+enum spw_status spw_state_switches_get(struct spw_state *state, const char *account, const char *limiter,
+                                       uint64_t *out, struct spw_error *err) SPW_WARN_UNUSED;
+
+/* The configuration in force. */
+const struct spw_conf *spw_state_conf(const struct spw_state *state);
 
 /* ---- breaker and gate ---- */
 struct spw_breaker_view {
@@ -134,12 +140,21 @@ struct spw_breaker_change {
     const struct spw_conf_breaker *conf;
     int forced;
     bool reset;
+    bool trip; /* open it now, for its cooldown; not with reset */
 };
 enum spw_status spw_state_breaker_set(struct spw_state *state, const char *account,
                                       const struct spw_breaker_change *change, uint64_t expect_version,
                                       bool dry_run, uint64_t now_ns, struct spw_breaker_view *out,
                                       struct spw_error *err) SPW_WARN_UNUSED;
 
+/* Shut an account's gate for so long, at most SPW_GATE_MAX_MS; 0 = open it. What the provider says meanwhile only
+ * shuts it longer. expect_version and dry_run as above. */
+enum spw_status spw_state_gate_set(struct spw_state *state, const char *account, uint64_t shut_for_ms,
+                                   uint64_t expect_version, bool dry_run, uint64_t now_ns,
+                                   struct spw_breaker_view *out, struct spw_error *err) SPW_WARN_UNUSED;
+
+/* A provider call of the account has ended; throttled: by its 429. For the status. */
+void spw_state_call_count(struct spw_state *state, uint32_t account_index, bool throttled);
 /* A quote through a door got a fallback of this type; NONE: none, because no rate was known. For the status. */
 void spw_state_fallback_count(struct spw_state *state, uint32_t account_index, enum spw_fallback type);
 
@@ -224,6 +239,7 @@ struct spw_account_status {
     uint64_t decisions[SPW_STATS_COUNT]; /* enum spw_stat, over all processes since the segment was made */
     /* Through the sidecar's doors since its start; of type NONE: no rate was known. */
     uint64_t door_fallbacks[SPW_FALLBACK_COUNT];
+    uint64_t provider_calls_count, provider_429_count; /* likewise */
 };
 struct spw_state_status {
     char origin[128];

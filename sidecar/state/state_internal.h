@@ -35,7 +35,8 @@ struct spw_state {
     struct spw_conf_breaker breaker[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint32_t reserve_ppm[SPW_CONF_ACCOUNTS_MAX_COUNT];
     uint64_t door_fallbacks[SPW_CONF_ACCOUNTS_MAX_COUNT][SPW_FALLBACK_COUNT]; /* likewise, since the start */
-    uint64_t learned_total, learned_evicted_total;                            /* since the start */
+    uint64_t provider_calls[SPW_CONF_ACCOUNTS_MAX_COUNT], provider_429[SPW_CONF_ACCOUNTS_MAX_COUNT];
+    uint64_t learned_total, learned_evicted_total; /* since the start */
     const struct spw_conf *conf;
     bool is_private; /* its clock is the caller's: no wall clock belongs to it */
     int lock_fd;

@@ -291,6 +291,14 @@ void spw_state_status(struct spw_state *state, struct spw_state_status *out)
     out->rw_bytes = map->rw_bytes;
 }
 
+void spw_state_call_count(struct spw_state *state, uint32_t account_index, bool throttled)
+{
+    if (account_index >= SPW_CONF_ACCOUNTS_MAX_COUNT)
+        return;
+    state->provider_calls[account_index]++;
+    state->provider_429[account_index] += throttled;
+}
+
 void spw_state_fallback_count(struct spw_state *state, uint32_t account_index, enum spw_fallback type)
 {
     if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT && type < SPW_FALLBACK_COUNT)
@@ -313,8 +321,11 @@ enum spw_status spw_state_account_status(struct spw_state *state, uint32_t accou
     }
     for (unsigned i = 0; i < SPW_STATS_OWN_COUNT; i++)
         out->decisions[i] += out->decisions[SPW_STAT_OWN + i];
-    if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT)
+    if (account_index < SPW_CONF_ACCOUNTS_MAX_COUNT) {
         memcpy(out->door_fallbacks, state->door_fallbacks[account_index], sizeof out->door_fallbacks);
+        out->provider_calls_count = state->provider_calls[account_index];
+        out->provider_429_count = state->provider_429[account_index];
+    }
     enum spw_status status = spw_state_limit_get(state, account->name, now_ns, &out->limit, NULL);
     if (status == SPW_STATUS_OK)
         status = spw_state_breaker_get(state, account->name, now_ns, &out->breaker, NULL);

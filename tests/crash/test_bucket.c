@@ -261,7 +261,7 @@ static void be_sidecar(void)
         spw_state_fixture_rates(&f);
         struct spw_conf_breaker breaker = f.conf->accounts[0].breaker;
         breaker.minimum_count = 1000 + i % 100;
-        struct spw_breaker_change change = {&breaker, -1, false};
+        struct spw_breaker_change change = {&breaker, -1, false, false};
         (void)!spw_state_breaker_set(sidecar, "main", &change, 0, false, spw_now_ns(), &view, &err);
         spw_state_sweep(sidecar, spw_now_ns());
         spw_state_heartbeat(sidecar, spw_now_ns());

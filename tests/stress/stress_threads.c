@@ -118,7 +118,7 @@ static void publish(struct spw_state_fixture *f, struct shared *page, struct int
         put_rates(f, round);
         struct spw_conf_breaker breaker = f->conf->accounts[0].breaker;
         breaker.minimum_count = 1000 + round % 100;
-        struct spw_breaker_change change = {&breaker, -1, false};
+        struct spw_breaker_change change = {&breaker, -1, false, false};
         struct spw_breaker_view view;
         if (spw_state_breaker_set(f->state, "main", &change, 0, false, spw_now_ns(), &view, NULL) !=
             SPW_STATUS_OK)

@@ -134,6 +134,37 @@ enum spw_status spw_state_switches_set(struct spw_state *state, const char *acco
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_state_switches_get(struct spw_state *state, const char *account, const char *limiter,
+                                       uint64_t *out, struct spw_error *err)
+{
+    (void)limiter;
+    struct account *found = find_account(state, account ? account : "main", err);
+    *out = found ? found->limit.switches : 0;
+    return found ? SPW_STATUS_OK : err->status;
+}
+
+const struct spw_conf *spw_state_conf(const struct spw_state *state)
+{
+    static const struct spw_conf none;
+    (void)state;
+    return &none;
+}
+
+enum spw_status spw_state_gate_set(struct spw_state *state, const char *account, uint64_t shut_for_ms,
+                                   uint64_t expect_version, bool dry_run, uint64_t now_ns,
+                                   struct spw_breaker_view *out, struct spw_error *err)
+{
+    (void)expect_version, (void)now_ns;
+    struct account *found = find_account(state, account, err);
+    if (!found)
+        return err->status;
+    *out = found->breaker;
+    out->gate_shut_for_ms = shut_for_ms;
+    if (!dry_run)
+        found->breaker = *out;
+    return SPW_STATUS_OK;
+}
+
 enum spw_status spw_state_breaker_get(struct spw_state *state, const char *account, uint64_t now_ns,
                                       struct spw_breaker_view *out, struct spw_error *err)
 {

@@ -78,7 +78,7 @@ static void drain_flags(struct spw_state *state)
 
 static void force(struct spw_state *state, const char *account, int forced)
 {
-    struct spw_breaker_change change = {NULL, forced, false};
+    struct spw_breaker_change change = {NULL, forced, false, false};
     struct spw_breaker_view view;
     struct spw_error err;
     enum spw_status status =

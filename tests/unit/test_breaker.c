@@ -258,24 +258,24 @@ static void forced_states(void **state)
     static const int passing[] = {SPW_FORCED_CLOSED, SPW_FORCED_DISABLED, SPW_FORCED_OBSERVE};
     struct spw_breaker_view view;
     for (unsigned i = 0; i < 3; i++) {
-        struct spw_breaker_change change = {NULL, passing[i], false};
+        struct spw_breaker_change change = {NULL, passing[i], false, false};
         assert_int_equal(spw_state_breaker_set(f.state, "main", &change, 0, false, t, &view, NULL),
                          SPW_STATUS_OK);
         assert_int_equal(enter(t).verdict, SPW_BREAKER_PASS);
     }
-    struct spw_breaker_change shut = {NULL, SPW_FORCED_OPEN, false};
+    struct spw_breaker_change shut = {NULL, SPW_FORCED_OPEN, false, false};
     assert_int_equal(spw_state_breaker_set(f.state, "main", &shut, 0, false, t, &view, NULL), SPW_STATUS_OK);
     struct spw_breaker_answer a = enter(t + 100 * S);
     assert_int_equal(a.verdict, SPW_BREAKER_REFUSE);
     assert_true(a.forced && a.wait_ns == UINT64_MAX);
-    struct spw_breaker_change not_forced = {NULL, SPW_FORCED_NOT, false};
+    struct spw_breaker_change not_forced = {NULL, SPW_FORCED_NOT, false, false};
     assert_int_equal(spw_state_breaker_set(f.state, "main", &not_forced, 0, false, t, &view, NULL),
                      SPW_STATUS_OK);
     assert_true(words->breaker == open);
     assert_int_equal(spw_breaker_enter(f.map, account, words, &conf, t + 6 * S, false).verdict,
                      SPW_BREAKER_PASS);
     assert_true(words->breaker == open);
-    struct spw_breaker_change reset = {NULL, -1, true};
+    struct spw_breaker_change reset = {NULL, -1, true, false};
     assert_int_equal(spw_state_breaker_set(f.state, "main", &reset, 0, false, t, &view, NULL), SPW_STATUS_OK);
     assert_string_equal(view.state, "closed");
     assert_int_equal(enter(t).verdict, SPW_BREAKER_PASS);

@@ -94,7 +94,7 @@ static void reload_refills_nothing(void **state)
         if (i % 2) {
             spw_state_fixture_set(&w->f, 10, S, 100, now);
         } else {
-            struct spw_breaker_change change = {NULL, SPW_FORCED_CLOSED, false};
+            struct spw_breaker_change change = {NULL, SPW_FORCED_CLOSED, false, false};
             struct spw_breaker_view view;
             assert_int_equal(spw_state_breaker_set(w->f.state, "main", &change, 0, false, now, &view, NULL),
                              SPW_STATUS_OK);

@@ -302,7 +302,7 @@ static void sidecar_does_not_answer(void **state)
     const struct spw_line line = {"1", NULL, 0, 10000};
     struct spw_quote_request q = quote(&line);
     struct spw_breaker_view view;
-    struct spw_breaker_change shut = {NULL, SPW_FORCED_OPEN, false};
+    struct spw_breaker_change shut = {NULL, SPW_FORCED_OPEN, false, false};
     (void)state;
     assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
     assert_int_equal(spw_quote(&client, &q, &reply), SPW_STATUS_OK);

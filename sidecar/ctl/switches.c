@@ -1,0 +1,84 @@
+/* switches.c: spillwayctl kill | observe: a limiter's switches by one command, for one, an account's or all.
+ *
+ * Owns: nothing. Called by: main.c. Thread: one.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/client.h"
+#include "sidecar/message/json.h"
+
+static void print_done(const Spillway__V1__SetLimitRequest *request, bool dry_run)
+{
+    bool kill = request->has_killed;
+    bool on = kill ? request->killed : request->observed_only;
+    const char *what = kill ? (on ? "off: it admits everything and charges nothing" : "on again")
+                            : (on ? "observes: it counts and refuses nothing" : "enforces again");
+    printf("%s%s%s%s: %s%s.\n",
+           request->everywhere ? "every limiter"
+           : request->limiter  ? "limiter "
+                               : "all limiters",
+           request->limiter ? request->limiter : "", request->everywhere ? "" : " of ",
+           request->everywhere ? "" : request->account, dry_run ? "would be " : "", what);
+    printf("%s\n", dry_run ? "Nothing was changed (dry run)."
+                           : "In force in this pod for every decision from now on, until its next start.");
+}
+
+static int run(struct spw_ctl *ctl, bool kill)
+{
+    Spillway__V1__SetLimitRequest request = SPILLWAY__V1__SET_LIMIT_REQUEST__INIT;
+    bool on = !spw_ctl_value(ctl, "--off"), has_for;
+    if (!spw_ctl_for(ctl, &request.for_ms, &has_for))
+        return SPW_CTL_USAGE;
+    request.has_for_ms = has_for;
+    request.account = ctl->arguments_count ? ctl->arguments[0] : NULL;
+    request.limiter = (char *)spw_ctl_value(ctl, "--limiter"); /* protobuf-c has no const, and only reads */
+    request.has_everywhere = request.everywhere = spw_ctl_value(ctl, "--everywhere") != NULL;
+    if (!request.account == !request.everywhere)
+        return spw_ctl_usage(ctl, "say which: an account, or --everywhere");
+    request.has_killed = kill;
+    request.killed = on;
+    request.has_observed_only = !kill;
+    request.observed_only = on;
+    request.has_dry_run = request.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Set", &request.base,
+                                &spillway__v1__set_limit_reply__descriptor, &reply);
+    if (code)
+        return code;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else
+        print_done(&request, request.dry_run);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+static int run_kill(struct spw_ctl *ctl)
+{
+    return run(ctl, true);
+}
+
+static int run_observe(struct spw_ctl *ctl)
+{
+    return run(ctl, false);
+}
+
+#define SWITCH(word, text, fn)                                                                               \
+    {                                                                                                        \
+        .name = (word), .arguments = "[ACCOUNT]", .arguments_max = 1, .summary = (text),                     \
+        .examples = "  spillwayctl " word " main\n  spillwayctl " word " main --limiter calculations\n"      \
+                    "  spillwayctl " word " --everywhere --for 30m\n  spillwayctl " word " main --off\n",    \
+        .options = {{"--limiter", "NAME", "one of the account's limiters instead of all of them"},           \
+                    {"--everywhere", NULL, "all accounts"},                                                  \
+                    {"--off", NULL, "back to work"},                                                         \
+                    {"--for", "TIME", "goes back by itself after it, 1s to 7d"},                             \
+                    {"--dry-run", NULL, "say what would be; change nothing"}},                               \
+        .run = (fn)                                                                                          \
+    }
+
+const struct spw_ctl_command spw_ctl_switches_commands[] = {
+    SWITCH("kill", "Switch limiters off: everything is admitted, nothing charged.", run_kill),
+    SWITCH("observe", "Limiters decide and count, and refuse nothing.", run_observe),
+    {.name = NULL}};
