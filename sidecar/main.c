@@ -18,6 +18,7 @@
 #include "sidecar/control/sink.h"
 #include "sidecar/control/spool.h"
 #include "sidecar/http/admin.h"
+#include "sidecar/http/errand.h"
 #include "sidecar/http/pass_door.h"
 #include "sidecar/http/quote_door.h"
 #include "sidecar/obs/log.h"
@@ -40,6 +41,7 @@ struct sidecar {
     struct spw_state *state;
     struct spw_store *store;
     struct spw_decider *decider;
+    struct spw_reconcile *reconcile; /* NULL: nothing is reconciled */
     struct spw_quote_door *door;
     struct spw_pass_doors *pass_doors;
     struct spw_admin *admin;
@@ -47,7 +49,7 @@ struct sidecar {
     struct spw_spool *spool;
     struct spw_rate_watch *rate_watch; /* NULL: no directory is watched */
     struct spw_reload *reload;
-    struct spw_loop_timer heartbeat, sweep, drain;
+    struct spw_loop_timer heartbeat, sweep, drain, reconcile_turn;
     struct spw_loop_watch signals;
     uint64_t drain_until_ns;
     bool draining;
@@ -153,6 +155,21 @@ static void sweep_due(struct spw_loop *loop, struct spw_loop_timer *timer)
     spw_loop_timer_set(loop, timer, now_ns + SWEEP_NS);
 }
 
+static void reconcile_due(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct sidecar *s = timer->owner;
+    uint64_t next_ns = spw_reconcile_turn(s->reconcile);
+    if (!s->draining && (!spw_loop_timer_armed(timer) || timer->at_ns > next_ns))
+        spw_loop_timer_set(loop, timer, next_ns);
+}
+
+static void reconcile_wake(void *owner)
+{
+    struct sidecar *s = owner;
+    if (!s->draining)
+        spw_loop_timer_set(s->loop, &s->reconcile_turn, 0);
+}
+
 /* ---- stop ---- */
 
 static void drain_due(struct spw_loop *loop, struct spw_loop_timer *timer)
@@ -191,6 +208,7 @@ static void signal_came(struct spw_loop *loop, struct spw_loop_watch *watch, uin
     spw_quote_door_stop_listening(s->door);
     spw_pass_doors_stop_listening(s->pass_doors);
     spw_control_drain(s->control);
+    spw_reconcile_stop(s->reconcile); /* what is under way is claimed again by the next start */
     s->drain_until_ns = spw_loop_now_ns(loop) + s->conf->drain_ms * UINT64_C(1000000);
     s->drain.fn = drain_due;
     s->drain.owner = s;
@@ -288,6 +306,24 @@ static void spool_counts(void *owner, uint64_t lines[3])
     lines[2] = counts.bad_count;
 }
 
+static enum spw_status open_reconcile(struct sidecar *s, struct spw_error *err)
+{
+    struct spw_reconcile_options options = {.conf = s->conf, .state = s->state, .store = s->store};
+    if (!s->conf->reconcile.on) {
+        spw_log(SPW_LOG_INFO, "reconcile", "off: the configuration has no section reconcile");
+        return SPW_STATUS_OK;
+    }
+    spw_errand_ops(s->decider, &options.ops);
+    options.ops.wake = reconcile_wake;
+    options.ops.wake_owner = s;
+    s->reconcile_turn.fn = reconcile_due;
+    s->reconcile_turn.owner = s;
+    enum spw_status status = spw_reconcile_new(&options, &s->reconcile, err);
+    if (status == SPW_STATUS_OK)
+        spw_loop_timer_set(s->loop, &s->reconcile_turn, 0);
+    return status;
+}
+
 static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
 {
     char socket_path[SPW_PATH_BYTES + 32], token_path[SPW_PATH_BYTES + 32], control_path[SPW_PATH_BYTES + 32];
@@ -297,6 +333,8 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
     snprintf(control_path, sizeof control_path, "%s/control.sock", c->segment.pub_dir);
     struct spw_decider_options decider = {.loop = s->loop, .state = s->state, .store = s->store, .conf = c};
     enum spw_status status = spw_decider_new(&decider, &s->decider, err);
+    if (status == SPW_STATUS_OK)
+        status = open_reconcile(s, err);
     if (status != SPW_STATUS_OK)
         return status;
     struct spw_quote_door_options door = {.loop = s->loop,
@@ -325,6 +363,7 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                       .store = s->store,
                                       .decider = s->decider,
                                       .live = &s->live,
+                                      .reconcile = s->reconcile,
                                       .conf = c,
                                       .listen = c->admin_listen,
                                       .spool_counts = spool_counts,
@@ -432,12 +471,14 @@ static void stop(struct sidecar *s, bool clean)
     spw_admin_destroy(s->admin);
     spw_pass_doors_destroy(s->pass_doors);
     spw_quote_door_destroy(s->door);
+    spw_reconcile_stop(s->reconcile);
     spw_decider_destroy(s->decider);
     spw_spool_stop(s->spool);
     if (clean)
         drain_to_sink(s);
     if (s->store)
         spw_store_close(s->store);
+    spw_reconcile_destroy(s->reconcile);
     if (s->state)
         spw_state_close(s->state, clean);
     if (s->loop) {

@@ -21,9 +21,11 @@ ROOMS = {
     "rates": {"conf"},
     "state": {"conf", "rates"},
     "store": {"loop"},
-    "http": {"conf", "loop", "net", "provider", "state", "store"},
+    "reconcile": {"conf", "provider", "state", "store"},  # what needs http is handed in as functions
+    "http": {"conf", "loop", "net", "provider", "reconcile", "state", "store"},
     "message": {"proto"},
-    "control": {"conf", "loop", "message", "net", "proto", "provider", "rates", "state", "store"},
+    "control": {"conf", "loop", "message", "net", "proto", "provider", "rates", "reconcile", "state",
+                "store"},
     "replay": {"conf", "provider", "state"},
     "ctl": {"conf", "message", "proto", "provider", "rates", "replay"},
     "mock": {"conf", "net", "provider", "rates"},

@@ -210,6 +210,16 @@ struct spw_conf_alert {
     uint32_t window_ms;     /* default 3,600,000 */
 };
 
+/* Reconciliation of placed fallbacks with the provider, and filing. Amounts in minor units of the order's currency. */
+struct spw_conf_reconcile {
+    bool on;                     /* the section is there */
+    uint32_t within_ms;          /* default 3,600,000 */
+    int64_t absorb_under_minor;  /* of an order, default 50 */
+    int64_t absorb_period_minor; /* of a day in UTC, default 25,000 */
+    bool refund;                 /* over-collected tax goes to the customer; default false: to the state */
+    bool file;                   /* default true */
+};
+
 struct spw_conf {
     uint32_t accounts_count;
     struct spw_conf_account
@@ -230,6 +240,7 @@ struct spw_conf {
     struct spw_conf_retention retention;
     uint32_t unplaced_after_ms; /* default 86,400,000 */
     struct spw_conf_alert alert;
+    struct spw_conf_reconcile reconcile;
     /* process */
     char loop_backend[16]; /* "auto" (default), "io_uring", "epoll" */
     char log_level[16];    /* "debug", "info" (default), "warn", "error" */

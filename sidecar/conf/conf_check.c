@@ -356,6 +356,8 @@ enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config
         status = spw_check_store(c, in->store, out);
     if (!status)
         status = spw_check_alert(c, in->fallback ? in->fallback->alert : NULL, &out->alert);
+    if (!status)
+        status = spw_check_reconcile(c, in->reconcile, &out->reconcile);
     if (status)
         return status;
     take_loop_and_log(in->loop, in->log, out);

@@ -62,6 +62,9 @@ enum spw_status spw_check_store(struct spw_check *c, const Spillway__V1__StoreCo
                                 struct spw_conf *out) SPW_WARN_UNUSED;
 enum spw_status spw_check_alert(struct spw_check *c, const Spillway__V1__AlertConfig *in,
                                 struct spw_conf_alert *out) SPW_WARN_UNUSED;
+/* conf_reconcile.c */
+enum spw_status spw_check_reconcile(struct spw_check *c, const Spillway__V1__ReconcileConfig *in,
+                                    struct spw_conf_reconcile *out) SPW_WARN_UNUSED;
 /* conf_limiters.c: the account's own limit; then, when its integrations are known, the limiters beside it. */
 enum spw_status spw_check_limit(struct spw_check *c, const Spillway__V1__LimitConfig *in,
                                 struct spw_conf_account *out) SPW_WARN_UNUSED;

@@ -9,12 +9,14 @@
 #include "sidecar/http/decide.h"
 
 struct spw_admin;
+struct spw_reconcile;
 
 struct spw_admin_options {
     struct spw_loop *loop;
     struct spw_state *state;
     struct spw_store *store;
     struct spw_decider *decider;
+    struct spw_reconcile *reconcile; /* NULL: nothing is reconciled */
     const struct spw_conf *conf;
     const struct spw_conf_live *live; /* how reloads of the configuration went */
     const char *listen;

@@ -266,6 +266,7 @@ const struct spw_profile spw_profile_avatax = {
     .native_error = spw_avatax_native_error,
     .native_document = spw_avatax_native_document,
     .native_recorded = spw_avatax_native_recorded,
+    .book_overwrites = true,
     .book = book,
     .read_book = spw_avatax_read_book,
     .book_back = book_back,

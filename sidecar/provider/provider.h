@@ -101,6 +101,7 @@ struct spw_answer {
     uint32_t lines_count;         /* as asked: one per line, then one for shipping (also when it is 0) */
     uint32_t jurisdictions_count; /* 0 where the provider does not split */
     uint32_t rate_ppb;            /* combined rate of the first taxed line; 0 = not known */
+    bool no_nexus;                /* the provider says that the seller has no duty to collect there */
     char calculation[SPW_CALLER_ID_BYTES]; /* the provider's own id of it (Stripe); "" = it has none */
     char *error_json; /* REJECTED: the provider's own error envelope as JSON; malloc'ed */
     char detail[160]; /* BROKEN, ERROR: why, in words */
@@ -216,6 +217,7 @@ struct spw_profile {
     bool has_company;         /* account.company is used */
     bool takes_date;          /* a past date can be calculated; where not, what was a day ago is gone */
     bool is_tax;              /* false: no quotes, no cached answer (profile http) */
+    bool book_overwrites;     /* booking changes a document of that id: look first */
     uint32_t batch_max_count; /* quotes one build_batch takes; 0 = no batch form */
     uint32_t jurisdictions_rounded_count; /* J of the rounding bound: parts the engine rounds on their own */
 

@@ -314,6 +314,7 @@ static void read_answer(const struct spw_quote_request *quote, uint32_t status, 
     json_t *root = spw_wire_parse(body, body_bytes);
     if (judge_status(status, root, true, out)) {
         const json_t *tax = json_object_get(root, "tax");
+        out->no_nexus = json_is_false(json_object_get(tax, "has_nexus"));
         if (json_is_object(tax))
             read_tax(&r, tax);
         else
