@@ -22,7 +22,7 @@
 #define SAMPLE_NS       (5 * SECOND_NS)
 #define PROBE_NS        (2 * SECOND_NS) /* a probe is left to checkout so long */
 #define WAIT_MIN_NS     (2 * MS)
-#define RETRY_BASE_NS   (2 * SECOND_NS)
+#define RETRY_BASE_NS   (SECOND_NS / 2)
 #define RETRY_MOST_NS   (600 * SECOND_NS)
 #define DAY_MS          INT64_C(86400000)
 
@@ -115,7 +115,8 @@ static void work_new(struct spw_reconcile_account *a, enum spw_due kind, struct 
     work->kind = kind;
     work->row = row;
     work->revision = row->revision;
-    work->lease_unix_ms = wall_of(a->engine) + LEASE_MS;
+    work->lease_unix_ms = kind == SPW_DUE_RECONCILE ? row->reconciliation.next_try_unix_ms
+                                                    : row->reconciliation.filing_next_unix_ms;
     work->next = a->works;
     if (a->works)
         a->works->previous = work;
@@ -181,9 +182,12 @@ static void claim(struct spw_reconcile_account *a, enum spw_due kind, uint64_t n
     request->job.owner = a;
     request->what = kind;
     request->max_count = ahead - under_way;
-    request->lease_ms = LEASE_MS;
-    /* What a former process claimed and did not finish is taken at once. */
-    request->now_unix_ms = wall_of(a->engine) + (a->recovering[kind] ? LEASE_MS : 0);
+    /* What a former process claimed and did not finish is taken at once: all that is due before a lease of this process's
+     * start would be over, and up to that instant, so that the next process finds it in the same way. */
+    if (a->recovering[kind] && wall_of(a->engine) > a->engine->recover_unix_ms - LEASE_MS / 2)
+        a->recovering[kind] = false;
+    request->lease_ms = a->recovering[kind] ? 1 : LEASE_MS;
+    request->now_unix_ms = a->recovering[kind] ? a->engine->recover_unix_ms : wall_of(a->engine);
     if (a->conf)
         snprintf(request->account, sizeof request->account, "%s", a->conf->name);
     a->due_busy[kind] = true;
@@ -334,7 +338,7 @@ static bool look(struct spw_reconcile_account *a, uint64_t now_ns)
     }
     struct spw_admission now = spw_admit(a->engine->map, a->ref.account_index, a->ref.account_generation,
                                          flags | SPW_ACQUIRE_PEEK, 1, 0, now_ns, &unused);
-    bool probing = now.breaker_state != SPW_BREAKER_CLOSED && now.may_call;
+    bool probing = now.breaker_state != SPW_BREAKER_CLOSED && now.may_call && !now.observed;
     a->probe_seen_ns = !probing ? 0 : a->probe_seen_ns ? a->probe_seen_ns : now_ns;
     bool tokens = now.cause == SPW_CAUSE_BUCKET_EMPTY || now.cause == SPW_CAUSE_BATCH_RESERVE ||
                   now.cause == SPW_CAUSE_CONCURRENCY;
@@ -546,6 +550,7 @@ enum spw_status spw_reconcile_new(const struct spw_reconcile_options *options, s
     }
     r->options = *options;
     r->map = spw_state_map(options->state);
+    r->recover_unix_ms = wall_of(r) + LEASE_MS;
     for (uint32_t i = 0; i < conf->accounts_count; i++) {
         const struct spw_profile *profile = spw_profile_find(conf->accounts[i].provider);
         if (!profile || !profile->build)

@@ -51,6 +51,7 @@ struct spw_reconcile {
     struct spw_map *map;
     struct spw_reconcile_account *accounts;
     uint32_t accounts_count;
+    int64_t recover_unix_ms;  /* a lease after the start */
     struct spw_work *judging; /* those that wait for the period's sum; the first one is being asked for */
     bool stopped;
 };
