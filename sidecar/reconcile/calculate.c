@@ -17,25 +17,13 @@
 
 /* ---- results ---- */
 
-static void count_result(struct spw_reconcile_status *s, const struct spw_variance *v)
-{
-    const int64_t part[4] = {v->rounding_noise_minor, v->rate_minor, v->base_minor, v->nexus_minor};
-    s->reconciled_total++;
-    for (int i = 0; i < 4; i++) {
-        if (part[i] > 0)
-            s->over_minor_total[i] += (uint64_t)part[i];
-        else
-            s->under_minor_total[i] += (uint64_t)-part[i];
-    }
-}
-
 static void reconciled_done(struct spw_store_job *job)
 {
     struct spw_work *work = job->owner;
     struct spw_reconciled_request *r = &work->reconciled;
     struct spw_reconcile_account *account = work->account;
     if (job->error.status == SPW_STATUS_OK && r->state != SPW_RECONCILE_PENDING)
-        count_result(&account->status, &r->variance);
+        account->status.reconciled_total++;
     else if (job->error.status != SPW_STATUS_OK && job->error.status != SPW_STATUS_CONFLICT)
         spw_log(SPW_LOG_WARN, "reconcile.result", "account %s: %s; it is due again", account->conf->name,
                 job->error.text);

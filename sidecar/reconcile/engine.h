@@ -85,10 +85,7 @@ struct spw_reconcile_status {
     struct spw_forecast forecast;
     uint64_t under_way_count;
     uint64_t calls_total, retries_total, reconciled_total, filed_total, filing_failed_total;
-    /* Of the results posted since the start, in minor units, over and under apart. */
-    uint64_t over_minor_total[4], under_minor_total[4]; /* enum spw_variance_kind */
 };
-enum spw_variance_kind { SPW_KIND_ROUNDING, SPW_KIND_RATE, SPW_KIND_BASE, SPW_KIND_NEXUS };
 uint32_t spw_reconcile_accounts_count(const struct spw_reconcile *reconcile);
 void spw_reconcile_status(struct spw_reconcile *reconcile, uint32_t account,
                           struct spw_reconcile_status *out);
