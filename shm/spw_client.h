@@ -11,9 +11,10 @@
  *
  * Compile: include this file before any system header, or define _GNU_SOURCE; link with -pthread.
  * Threads: a client may be used by all threads of its process. Fork: a child gets its own identity by itself (a
- * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe once attached;
- * nothing else is. Cost: spw_acquire, spw_report, spw_order_placed: no system call; spw_quote: none when it answers
- * from the cache, else one exchange over a Unix socket.
+ * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe (with a
+ * spw_ref and a ticket of the handler's own; save errno); nothing else is. Cost: spw_acquire, spw_report and
+ * spw_order_placed make no system call, but for some when a segment has come or gone; spw_quote: the same when it
+ * answers from the cache, else one exchange over a Unix socket.
  */
 #ifndef SPW_CLIENT_H
 #define SPW_CLIENT_H
@@ -112,6 +113,32 @@ static inline void spw__fork_parent(void)
     pthread_mutex_unlock(&spw__clients_lock);
 }
 
+/* A map's own memory. Not of malloc, which a signal handler must not call. */
+static inline struct spw_map *spw__map_new(void)
+{
+    void *fresh =
+        mmap(NULL, sizeof(struct spw_map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return fresh == MAP_FAILED ? NULL : (struct spw_map *)fresh;
+}
+
+static inline void spw__map_free(struct spw_map *map)
+{
+    if (map)
+        munmap(map, sizeof *map);
+}
+
+/* Leave a map and those it replaced. */
+static inline void spw__maps_leave(struct spw_map *map)
+{
+    while (map) {
+        struct spw_map *older = map->older;
+        spw_slot_release(map);
+        spw_map_close(map);
+        spw__map_free(map);
+        map = older;
+    }
+}
+
 /* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
  * volume until nobody maps them. */
 static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns)
@@ -121,13 +148,9 @@ static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns)
     if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return; /* SYNC attaching: acquire */
-    for (struct spw_map *m = newest->older, *older; m; m = older) {
-        older = m->older;
-        spw_slot_release(m);
-        spw_map_close(m);
-        free(m);
-    }
-    newest->older = NULL;
+    struct spw_map *old = newest->older;
+    newest->older = NULL; /* first, so that the child of a fork in between finds no map that is half gone */
+    spw__maps_leave(old);
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -136,10 +159,8 @@ static inline bool spw__still_there(const struct spw_client *c)
 {
     char path[300];
     struct stat st;
-    struct spw_text t = spw_text_on(path, sizeof path);
-    spw_text_put(&t, c->pub_dir);
-    spw_text_put(&t, "/" SPW_PUB_NAME);
-    return stat(path, &st) == 0 && (uint64_t)st.st_ino == c->map->pub_inode;
+    return spw__path(path, sizeof path, c->pub_dir, SPW_PUB_NAME) && stat(path, &st) == 0 &&
+           (uint64_t)st.st_ino == c->map->pub_inode;
 }
 
 /* Map the segment that is there now and make it the client's. Cold; one thread at a time, the others go on. */
@@ -156,7 +177,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
         return;
     }
-    struct spw_map *fresh = (struct spw_map *)calloc(1, sizeof *fresh), *old = c->map;
+    struct spw_map *fresh = spw__map_new(), *old = c->map;
     enum spw_status status =
         fresh ? spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) : SPW_STATUS_NO_MEMORY;
     bool same = status == SPW_STATUS_OK && old && old->generation == fresh->generation;
@@ -176,7 +197,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     } else {
         if (same)
             spw_map_close(fresh);
-        free(fresh);
+        spw__map_free(fresh);
     }
     c->last_status = status;
     /* SYNC next-try: relaxed: a lone word. */
@@ -197,7 +218,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
-    struct spw_map *fresh = c->map == map ? (struct spw_map *)calloc(1, sizeof *fresh) : NULL;
+    struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
     if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
         if (fresh->generation == map->generation &&
             spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
@@ -210,7 +231,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
             spw_map_close(fresh);
         }
     }
-    free(fresh);
+    spw__map_free(fresh);
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -279,7 +300,7 @@ static inline enum spw_status spw_attach(struct spw_client *c, const struct spw_
     return c->last_status;
 }
 
-/* Leave. No other thread may be using the client. */
+/* Leave, for good: the client answers NOT_ATTACHED until spw_attach prepares it again. No other thread may be using it. */
 static inline void spw_detach(struct spw_client *c)
 {
     if (!c->list_lock)
@@ -292,14 +313,9 @@ static inline void spw_detach(struct spw_client *c)
         }
     }
     pthread_mutex_unlock(c->list_lock);
-    for (struct spw_map *m = c->map; m;) {
-        struct spw_map *older = m->older;
-        spw_slot_release(m);
-        spw_map_close(m);
-        free(m);
-        m = older;
-    }
+    spw__maps_leave(c->map);
     c->map = NULL;
+    c->next_try_ns = UINT64_MAX;
 }
 
 /* ---- acquire and report: for callers that call the provider themselves ---- */
@@ -331,6 +347,8 @@ static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, st
                                                         uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
                                                         uint64_t now_ns, struct spw_ticket *ticket)
 {
+    spw__drop_old(c, now_ns);
+    spw__claim_late(c, now_ns);
     struct spw_map *map = spw__live_map(c, now_ns);
     struct spw_admission a;
     if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) {
@@ -404,18 +422,19 @@ static inline void spw_give_up(struct spw_client *c, struct spw_ticket *ticket)
         spw_abandon(map, ticket, spw_now_ns());
 }
 
-/* Tell how the call ended: http_status 0 = no answer (timeout, no connection). retry_after_ms: what the provider asked
+/* Tell how the call ended: http_status 0 = no answer (timeout, no connection). It, 408, 429 and 5xx speak against the
+ * provider; any other says that it answers, whatever it thought of this request. retry_after_ms: what the provider asked
  * for, -1 = nothing. Call it once for each ticket whose call was made. */
 static inline void spw_report(struct spw_client *c, const struct spw_ticket *ticket, uint32_t http_status,
                               int64_t retry_after_ms)
 {
-    struct spw_map *map = spw__data_map(c);
     struct spw_call_end end;
     uint64_t now_ns = spw_now_ns();
+    spw__drop_old(c, now_ns);
+    struct spw_map *map = spw__data_map(c);
     memset(&end, 0, sizeof end);
-    end.outcome = http_status == 429                       ? SPW_OUTCOME_THROTTLED
-                  : http_status == 0 || http_status >= 500 ? SPW_OUTCOME_FAILED
-                                                           : SPW_OUTCOME_OK;
+    bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
+    end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
     if (http_status == 429) {
         bool known = retry_after_ms > 0; /* "0" is no invitation to hammer: the ordinary pause */
         uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
@@ -844,6 +863,16 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_cli
                                    : SPW_STATUS_INVALID;
 }
 
+/* Is anything that this process recorded still in a cell, be it of a segment that was replaced? */
+static inline bool spw__recorded(struct spw_client *c)
+{
+    for (const struct spw_map *m = spw__data_map(c); m; m = m->older) {
+        if (m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation))
+            return true;
+    }
+    return false;
+}
+
 /* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is
  * on the disk. TIMEOUT: not within timeout_ms; it is recorded, and becomes durable as soon as a sidecar runs and can
  * write. NO_SEGMENT: not attached. Looks every millisecond (one sleep each); about a nanosecond a cell. Any thread; not for
@@ -851,10 +880,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_cli
 static inline enum spw_status SPW_WARN_UNUSED spw_wait_durable(struct spw_client *c, uint32_t timeout_ms)
 {
     uint64_t until_ns = spw_now_ns() + timeout_ms * UINT64_C(1000000);
-    struct spw_map *map = spw__data_map(c);
-    if (!map)
+    if (!spw__data_map(c))
         return SPW_STATUS_NO_SEGMENT;
-    while (spw_cell_recorded(map, map->self.slot, map->self.generation)) {
+    while (spw__recorded(c)) {
         struct timespec pause = {0, 1000000};
         if (spw_now_ns() >= until_ns)
             return SPW_STATUS_TIMEOUT;

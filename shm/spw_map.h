@@ -307,13 +307,24 @@ static inline enum spw_status spw__header_check(const uint8_t *file, uint64_t fi
     return SPW_STATUS_OK;
 }
 
+/* "dir/name". false: no room. Without stdio: for signal handlers and the child of a fork, too. */
+static inline bool spw__path(char *out, size_t room, const char *dir, const char *name)
+{
+    size_t dir_bytes = strlen(dir), name_bytes = strlen(name);
+    if (dir_bytes + name_bytes + 2 > room)
+        return false;
+    memcpy(out, dir, dir_bytes);
+    out[dir_bytes] = '/';
+    memcpy(out + dir_bytes + 1, name, name_bytes + 1);
+    return true;
+}
+
 /* Map one file whole. *inode tells two files of the same name apart. */
 static inline enum spw_status spw__file_map(const char *dir, const char *name, bool writable, uint8_t **out,
                                             uint64_t *bytes, uint64_t *inode)
 {
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (n < 0 || (size_t)n >= sizeof path)
+    if (!spw__path(path, sizeof path, dir, name))
         return SPW_STATUS_INVALID;
     int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)

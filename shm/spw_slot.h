@@ -65,8 +65,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
                                                              const char *name)
 {
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", rw_dir, name);
-    if (n < 0 || (size_t)n >= sizeof path)
+    if (!spw__path(path, sizeof path, rw_dir, name))
         return SPW_STATUS_INVALID;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)

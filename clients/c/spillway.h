@@ -617,8 +617,12 @@ static inline enum spw_status spw__header_check(
   map->generation = copy.generation; map->base_ns = copy.base_ns; map->lock_base = copy.lock_base; map->layout_major = copy.layout_major;
   map->layout_minor = copy.layout_minor; return SPW_STATUS_OK;
 }
+static inline bool spw__path(char *out, size_t room, const char *dir, const char *name) {
+  size_t dir_bytes = strlen(dir), name_bytes = strlen(name); if (dir_bytes + name_bytes + 2 > room) return false;
+  memcpy(out, dir, dir_bytes); out[dir_bytes] = '/'; memcpy(out + dir_bytes + 1, name, name_bytes + 1); return true;
+}
 static inline enum spw_status spw__file_map(const char *dir, const char *name, bool writable, uint8_t **out, uint64_t *bytes, uint64_t *inode) {
-  char path[4096]; int n = snprintf(path, sizeof path, "%s/%s", dir, name); if (n < 0 || (size_t)n >= sizeof path) return SPW_STATUS_INVALID;
+  char path[4096]; if (!spw__path(path, sizeof path, dir, name)) return SPW_STATUS_INVALID;
   int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW); if (fd < 0) return errno == ENOENT ? SPW_STATUS_NO_SEGMENT : SPW_STATUS_SYSTEM;
   struct stat st; enum spw_status status = SPW_STATUS_OK;
   if (fstat(fd, &st) != 0) status = SPW_STATUS_SYSTEM;
@@ -663,7 +667,7 @@ static inline bool spw__slot_lock(int fd, const struct spw_map *map, uint32_t sl
   lock.l_len = 1; return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map, const char *rw_dir, const char *name) {
-  char path[4096]; int n = snprintf(path, sizeof path, "%s/%s", rw_dir, name); if (n < 0 || (size_t)n >= sizeof path) return SPW_STATUS_INVALID;
+  char path[4096]; if (!spw__path(path, sizeof path, rw_dir, name)) return SPW_STATUS_INVALID;
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW); if (fd < 0) return SPW_STATUS_SYSTEM;
   struct stat st;
   if (fstat(fd, &st) != 0 || (uint64_t)st.st_ino != map->rw_inode) { close(fd); return SPW_STATUS_NOT_READY; }
@@ -1898,9 +1902,10 @@ static inline void spw_id_make(char out[SPW_ID_BYTES], const char *prefix, uint6
  *
  * Compile: include this file before any system header, or define _GNU_SOURCE; link with -pthread.
  * Threads: a client may be used by all threads of its process. Fork: a child gets its own identity by itself (a
- * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe once attached;
- * nothing else is. Cost: spw_acquire, spw_report, spw_order_placed: no system call; spw_quote: none when it answers
- * from the cache, else one exchange over a Unix socket.
+ * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe (with a
+ * spw_ref and a ticket of the handler's own; save errno); nothing else is. Cost: spw_acquire, spw_report and
+ * spw_order_placed make no system call, but for some when a segment has come or gone; spw_quote: the same when it
+ * answers from the cache, else one exchange over a Unix socket.
  */
 
 /* What spw_acquire lets through while there is no segment. Never a silent ALLOW: the verdict is NOT_ATTACHED, and
@@ -1962,6 +1967,19 @@ static inline void spw__fork_child(void) {
 static inline void spw__fork_prepare(void) { pthread_mutex_lock(&spw__clients_lock); }
 static inline void spw__fork_parent(void) { pthread_mutex_unlock(&spw__clients_lock); }
 
+/* A map's own memory. Not of malloc, which a signal handler must not call. */
+static inline struct spw_map *spw__map_new(void) {
+  void *fresh = mmap(NULL, sizeof(struct spw_map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return fresh == MAP_FAILED ? NULL : (struct spw_map *)fresh;
+}
+
+static inline void spw__map_free(struct spw_map *map) { if (map) munmap(map, sizeof *map); }
+
+/* Leave a map and those it replaced. */
+static inline void spw__maps_leave(struct spw_map *map) {
+  while (map) { struct spw_map *older = map->older; spw_slot_release(map); spw_map_close(map); spw__map_free(map); map = older; }
+}
+
 /* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
  * volume until nobody maps them. */
 static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
@@ -1969,14 +1987,13 @@ static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
   if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
-  for (struct spw_map *m = newest->older, *older; m; m = older) { older = m->older; spw_slot_release(m); spw_map_close(m); free(m); }
-  newest->older = NULL; __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  struct spw_map *old = newest->older; newest->older = NULL; spw__maps_leave(old); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* Is the file at the segment's path still the one that is mapped? One system call. */
 static inline bool spw__still_there(const struct spw_client *c) {
-  char path[300]; struct stat st; struct spw_text t = spw_text_on(path, sizeof path); spw_text_put(&t, c->pub_dir); spw_text_put(&t, "/" SPW_PUB_NAME);
-  return stat(path, &st) == 0 && (uint64_t)st.st_ino == c->map->pub_inode;
+  char path[300]; struct stat st;
+  return spw__path(path, sizeof path, c->pub_dir, SPW_PUB_NAME) && stat(path, &st) == 0 && (uint64_t)st.st_ino == c->map->pub_inode;
 }
 
 /* Map the segment that is there now and make it the client's. Cold; one thread at a time, the others go on. */
@@ -1988,7 +2005,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   if (c->map && spw__still_there(c)) {
     __atomic_store_n(&c->next_try_ns, now_ns + SPW__RETRY_SOON_NS, __ATOMIC_RELAXED); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); return;
   }
-  struct spw_map *fresh = (struct spw_map *)calloc(1, sizeof *fresh), *old = c->map;
+  struct spw_map *fresh = spw__map_new(), *old = c->map;
   enum spw_status status = fresh ? spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) : SPW_STATUS_NO_MEMORY;
   bool same = status == SPW_STATUS_OK && old && old->generation == fresh->generation;
   if (status == SPW_STATUS_OK && !same) {
@@ -2000,7 +2017,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
     __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
   } else {
     if (same) spw_map_close(fresh);
-    free(fresh);
+    spw__map_free(fresh);
   }
   c->last_status = status; bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK; uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
   __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
@@ -2013,8 +2030,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
   if (!map || map->self.lock_fd >= 0 || now_ns < __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED) ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
-  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
-  struct spw_map *fresh = c->map == map ? (struct spw_map *)calloc(1, sizeof *fresh) : NULL;
+  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED); struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
   if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
     if (fresh->generation == map->generation && spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
       fresh->older = map; map->replaced_ns = now_ns; __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE); fresh = NULL;
@@ -2022,7 +2038,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
       spw_map_close(fresh);
     }
   }
-  free(fresh); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  spw__map_free(fresh); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
@@ -2058,16 +2074,14 @@ static inline enum spw_status spw_attach(struct spw_client *c, const struct spw_
   c->last_status = SPW_STATUS_NO_SEGMENT; spw__map_newest(c, spw_now_ns()); return c->last_status;
 }
 
-/* Leave. No other thread may be using the client. */
+/* Leave, for good: the client answers NOT_ATTACHED until spw_attach prepares it again. No other thread may be using it. */
 static inline void spw_detach(struct spw_client *c) {
   if (!c->list_lock) return;
   pthread_mutex_lock(c->list_lock);
   for (struct spw_client **at = c->list; at && *at; at = &(*at)->next) {
     if (*at == c) { *at = c->next; break; }
   }
-  pthread_mutex_unlock(c->list_lock);
-  for (struct spw_map *m = c->map; m;) { struct spw_map *older = m->older; spw_slot_release(m); spw_map_close(m); free(m); m = older; }
-  c->map = NULL;
+  pthread_mutex_unlock(c->list_lock); spw__maps_leave(c->map); c->map = NULL; c->next_try_ns = UINT64_MAX;
 }
 
 /* ---- acquire and report: for callers that call the provider themselves ---- */
@@ -2085,7 +2099,7 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
 /* The decision when anything is unusual: no segment, a new one, an account not looked up yet, or not quiet. */
 static SPW_COLD struct spw_admission spw__acquire_whole(
     struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
-  struct spw_map *map = spw__live_map(c, now_ns); struct spw_admission a;
+  spw__drop_old(c, now_ns); spw__claim_late(c, now_ns); struct spw_map *map = spw__live_map(c, now_ns); struct spw_admission a;
   if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) { a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket); }
   else { memset(ticket, 0, SPW__TICKET_HEAD_BYTES); memset(&a, 0, sizeof a); a.verdict = map ? SPW_BAD_HANDLE : SPW_NOT_ATTACHED; }
   if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0;
@@ -2131,11 +2145,13 @@ static inline void spw_give_up(struct spw_client *c, struct spw_ticket *ticket) 
   struct spw_map *map = spw__data_map(c); if (map) spw_abandon(map, ticket, spw_now_ns());
 }
 
-/* Tell how the call ended: http_status 0 = no answer (timeout, no connection). retry_after_ms: what the provider asked
+/* Tell how the call ended: http_status 0 = no answer (timeout, no connection). It, 408, 429 and 5xx speak against the
+ * provider; any other says that it answers, whatever it thought of this request. retry_after_ms: what the provider asked
  * for, -1 = nothing. Call it once for each ticket whose call was made. */
 static inline void spw_report(struct spw_client *c, const struct spw_ticket *ticket, uint32_t http_status, int64_t retry_after_ms) {
-  struct spw_map *map = spw__data_map(c); struct spw_call_end end; uint64_t now_ns = spw_now_ns(); memset(&end, 0, sizeof end);
-  end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : http_status == 0 || http_status >= 500 ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
+  struct spw_call_end end; uint64_t now_ns = spw_now_ns(); spw__drop_old(c, now_ns); struct spw_map *map = spw__data_map(c); memset(&end, 0, sizeof end);
+  bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
+  end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
   if (http_status == 429) {
     bool known = retry_after_ms > 0; uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
     if (pause_ms > SPW_GATE_MAX_MS) pause_ms = SPW_GATE_MAX_MS;
@@ -2368,13 +2384,21 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_cli
   return quote_id && quote_id[0] ? spw__order(c, SPW_ORDER_ABANDONED, quote_id, NULL, 0, NULL) : SPW_STATUS_INVALID;
 }
 
+/* Is anything that this process recorded still in a cell, be it of a segment that was replaced? */
+static inline bool spw__recorded(struct spw_client *c) {
+  for (const struct spw_map *m = spw__data_map(c); m; m = m->older) {
+    if (m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation)) return true;
+  }
+  return false;
+}
+
 /* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is
  * on the disk. TIMEOUT: not within timeout_ms; it is recorded, and becomes durable as soon as a sidecar runs and can
  * write. NO_SEGMENT: not attached. Looks every millisecond (one sleep each); about a nanosecond a cell. Any thread; not for
  * a signal handler. */
 static inline enum spw_status SPW_WARN_UNUSED spw_wait_durable(struct spw_client *c, uint32_t timeout_ms) {
-  uint64_t until_ns = spw_now_ns() + timeout_ms * UINT64_C(1000000); struct spw_map *map = spw__data_map(c); if (!map) return SPW_STATUS_NO_SEGMENT;
-  while (spw_cell_recorded(map, map->self.slot, map->self.generation)) {
+  uint64_t until_ns = spw_now_ns() + timeout_ms * UINT64_C(1000000); if (!spw__data_map(c)) return SPW_STATUS_NO_SEGMENT;
+  while (spw__recorded(c)) {
     struct timespec pause = {0, 1000000};
     if (spw_now_ns() >= until_ns) return SPW_STATUS_TIMEOUT;
     (void)nanosleep(&pause, NULL);

@@ -20,15 +20,15 @@ static uint64_t hash_of(const char *quote_id)
 void spw_placed_note(struct spw_placed *placed, const char *quote_id, uint32_t account_index)
 {
     uint64_t hash = hash_of(quote_id);
-    if (account_index < 255)
+    if (account_index < 255) /* SYNC placed: relaxed: a lone word. */
         __atomic_store_n(&placed->notes[hash % SPW_PLACED_NOTES_COUNT],
                          (hash & ~UINT64_C(0xff)) | (account_index + 1), __ATOMIC_RELAXED);
 }
 
-/* Each word says all of itself: relaxed is enough. */
 static bool find_note(struct spw_placed *placed, const char *quote_id, uint32_t *account_index)
 {
     uint64_t hash = hash_of(quote_id);
+    /* SYNC placed: relaxed: a lone word. */
     uint64_t note = __atomic_load_n(&placed->notes[hash % SPW_PLACED_NOTES_COUNT], __ATOMIC_RELAXED);
     bool found = note && (note & ~UINT64_C(0xff)) == (hash & ~UINT64_C(0xff));
     *account_index = found ? (uint32_t)(note & 0xff) - 1 : 0;

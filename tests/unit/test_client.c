@@ -533,6 +533,68 @@ static void segment_replaced(void **state)
     assert_true(passed <= 20 + (spw_now_ns() - begun) / (100 * MS) + 1);
 }
 
+/* The sidecar starts with another plan: the segment is replaced, and the client goes over. */
+static void replace(uint32_t slots)
+{
+    char extra[128];
+    snprintf(extra, sizeof extra, "segment: {slots: %u, cells: 64, rate_records: 1024}", slots);
+    spw_state_fixture_close(&f, true);
+    spw_state_fixture_configure(&f, ACCOUNT, extra);
+    spw_state_fixture_open(&f);
+    for (unsigned waited = 0; acquire().verdict == SPW_NOT_ATTACHED && waited < 2000; waited++)
+        pause_ms(1);
+    assert_non_null(client.map->older);
+}
+
+/* A minute after a replacement the old mapping and its slot are let go, by a client that only acquires, or only
+ * reports, as well. */
+static void old_maps_dropped(void **state)
+{
+    (void)state;
+    assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
+    for (uint32_t round = 0; round < 4; round++) {
+        replace(40 + 8 * round);
+        int fd = client.map->older->self.lock_fd;
+        (void)acquire();
+        assert_non_null(client.map->older); /* not yet */
+        client.map->older->replaced_ns -= SPW__KEEP_OLD_NS;
+        if (round % 2)
+            (void)spw_acquire(&client, &ref, 1, 1, &ticket); /* the whole way */
+        else
+            spw_report(&client, &ticket, 200, -1);
+        assert_null(client.map->older);
+        assert_int_equal(fcntl(fd, F_GETFD), -1);
+    }
+}
+
+/* What was recorded just before a replacement is waited for, too. */
+static void durable_past_a_replacement(void **state)
+{
+    (void)state;
+    assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
+    assert_int_equal(spw_wait_durable(&client, 0), SPW_STATUS_OK);
+    assert_int_equal(spw_order_placed(&client, "sq_1", "o-1", 1, "USD"), SPW_STATUS_OK);
+    replace(48);
+    assert_int_equal(spw_wait_durable(&client, 2), SPW_STATUS_TIMEOUT); /* nobody here stores it */
+}
+
+/* After detach there is nothing: no mapping comes back by itself, and leaving twice is leaving once. */
+static void detached_for_good(void **state)
+{
+    (void)state;
+    assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
+    plenty();
+    assert_true(acquire().may_call);
+    spw_detach(&client);
+    spw_report(&client, &ticket, 200, -1);
+    pause_ms(110);
+    assert_int_equal(acquire().verdict, SPW_NOT_ATTACHED);
+    assert_null(client.map);
+    spw_detach(&client);
+    assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);
+    assert_int_equal(acquire().verdict, SPW_ALLOW);
+}
+
 /* A rate for display, and what is none. */
 static void rate_lookup(void **state)
 {
@@ -585,6 +647,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(slot_life, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sidecar_restarts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segment_replaced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(old_maps_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(durable_past_a_replacement, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(detached_for_good, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rate_lookup, set_up, tear_down),
         cmocka_unit_test_setup_teardown(paths, set_up, tear_down),
     };
