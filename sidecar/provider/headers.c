@@ -213,16 +213,16 @@ static void take_word(struct name_parts *n, const char *word)
     static const struct {
         const char *word;
         enum field field;
-    } words[] = {{"limit", FIELD_LIMIT},     {"max", FIELD_LIMIT},           {"remaining", FIELD_REMAINING},
-                 {"reset", FIELD_RESET},     {"used", FIELD_USED},           {"window", FIELD_WINDOW},
-                 {"next", FIELD_NEXT},       {"interval", FIELD_WINDOW},     {"policy", FIELD_POLICY},
-                 {"retry", FIELD_NONE},      {"bucket", FIELD_NONE},         {"scope", FIELD_NONE},
-                 {"global", FIELD_NONE},     {"resource", FIELD_NONE},       {"type", FIELD_NONE},
-                 {"reason", FIELD_NONE},     {"cost", FIELD_NONE},           {"precision", FIELD_NONE},
-                 {"name", FIELD_NONE},       {"observed", FIELD_USED},       {"count", FIELD_USED},
-                 {"total", FIELD_LIMIT},     {"quota", FIELD_LIMIT},         {"capacity", FIELD_LIMIT},
-                 {"left", FIELD_REMAINING},  {"available", FIELD_REMAINING}, {"period", FIELD_WINDOW},
-                 {"duration", FIELD_WINDOW}, {"resettime", FIELD_NEXT}};
+    } words[] = {{"limit", FIELD_LIMIT},    {"max", FIELD_LIMIT},       {"remaining", FIELD_REMAINING},
+                 {"reset", FIELD_RESET},    {"used", FIELD_USED},       {"window", FIELD_WINDOW},
+                 {"next", FIELD_NEXT},      {"interval", FIELD_WINDOW}, {"policy", FIELD_POLICY},
+                 {"retry", FIELD_NONE},     {"bucket", FIELD_NONE},     {"scope", FIELD_NONE},
+                 {"global", FIELD_NONE},    {"resource", FIELD_NONE},   {"type", FIELD_NONE},
+                 {"reason", FIELD_NONE},    {"cost", FIELD_NONE},       {"precision", FIELD_NONE},
+                 {"name", FIELD_NONE},      {"observed", FIELD_USED},   {"count", FIELD_USED},
+                 {"usage", FIELD_USED},     {"total", FIELD_LIMIT},     {"quota", FIELD_LIMIT},
+                 {"capacity", FIELD_LIMIT}, {"left", FIELD_REMAINING},  {"available", FIELD_REMAINING},
+                 {"period", FIELD_WINDOW},  {"duration", FIELD_WINDOW}, {"resettime", FIELD_NEXT}};
     static const char *const fillers[] = {"time", "size",      "at",  "in",       "on",
                                           "date", "timestamp", "utc", "requests", "request"};
     for (size_t i = 0; i < sizeof fillers / sizeof fillers[0]; i++)
@@ -395,11 +395,24 @@ static struct window *add_window(struct windows *all, enum dialect dialect)
 static bool take_count(const char *text, size_t bytes, uint64_t *out)
 {
     int64_t value;
+    const char *parameters = memchr(text, ';', bytes); /* "96;w=21600": the number is the member's value */
+    if (parameters)
+        bytes = (size_t)(parameters - text);
+    while (bytes > 0 && text[bytes - 1] == ' ')
+        bytes--;
     if (spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &value) == SPW_DECIMAL_BAD || text[0] == '-' ||
         value >= COUNT_MAX)
         return false;
     *out = (uint64_t)value;
     return true;
+}
+
+/* A limit is a whole number of calls: "0.0167" is a rate in a unit nobody tells, and no limit of zero. */
+static bool take_limit(const char *text, size_t bytes, uint64_t *out)
+{
+    int64_t up;
+    return take_count(text, bytes, out) &&
+           (*out > 0 || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_UP, &up) == SPW_DECIMAL_EXACT);
 }
 
 /* "0, 4821": returns how many counts there are, 0 when any of them is none. */
@@ -514,9 +527,22 @@ static bool group_counts_requests(const struct group *g)
     return true;
 }
 
+/* R9: what is left of each limit by what was used of it, "600, 30000" with "314, 27536". */
+static size_t take_unused(const struct group *g, uint64_t *out, size_t room)
+{
+    uint64_t limits[MEMBERS_MAX_COUNT];
+    size_t count = take_counts(&g->fields[FIELD_USED], out, room);
+    if (take_counts(&g->fields[FIELD_LIMIT], limits, MEMBERS_MAX_COUNT) != count)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        out[i] = out[i] < limits[i] ? limits[i] - out[i] : 0;
+    return count;
+}
+
 /* Several windows in one header: "0, 4821" with "12, 41000". */
 static void add_paired(const struct reading *r, const struct group *g, enum dialect dialect,
-                       const uint64_t *remaining, size_t count, struct windows *all)
+                       const uint64_t *remaining, size_t count, const char *remaining_rule,
+                       struct windows *all)
 {
     uint64_t limits[MEMBERS_MAX_COUNT];
     struct spw_instant resets[MEMBERS_MAX_COUNT];
@@ -531,6 +557,8 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
             return;
         w->has_remaining = true;
         w->remaining_count = remaining[i];
+        if (remaining_rule)
+            w->rules.remaining = remaining_rule;
         w->has_limit = limits_count == count;
         w->limit_count = w->has_limit ? limits[i] : 0;
         w->has_reset = resets_count == count || has_longest;
@@ -547,6 +575,9 @@ static void add_group(const struct reading *r, const struct group *g, struct win
         return;
     uint64_t remaining[MEMBERS_MAX_COUNT], limits_told[MEMBERS_MAX_COUNT];
     size_t remaining_count = take_counts(&g->fields[FIELD_REMAINING], remaining, MEMBERS_MAX_COUNT);
+    bool is_used = remaining_count == 0;
+    if (is_used)
+        remaining_count = take_unused(g, remaining, MEMBERS_MAX_COUNT);
     size_t equal_count = 1; /* one value told twice is no second window */
     while (equal_count < remaining_count && remaining[equal_count] == remaining[0])
         equal_count++;
@@ -554,7 +585,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
         take_counts(&g->fields[FIELD_LIMIT], limits_told, MEMBERS_MAX_COUNT) != remaining_count)
         remaining_count = 1;
     if (remaining_count > 1) {
-        add_paired(r, g, dialect, remaining, remaining_count, all);
+        add_paired(r, g, dialect, remaining, remaining_count, is_used ? RULE_USED : NULL, all);
         return;
     }
     struct window *w = add_window(all, dialect);
@@ -568,7 +599,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
         w->has_limit = true;
         w->limit_count = limits[0].limit_count;
     } else {
-        w->has_limit = take_count(limit->p, limit->n, &w->limit_count);
+        w->has_limit = take_limit(limit->p, limit->n, &w->limit_count);
     }
     take_window_text(w, g);
     window_by_quota(w, limits, limits_count);
@@ -576,7 +607,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     if (policy->n && !policy->too_long)
         window_by_quota(w, policies, spw_quota_parse(policy->p, policy->n, policies, MEMBERS_MAX_COUNT));
     uint64_t used;
-    if (remaining_count) {
+    if (remaining_count && !is_used) {
         w->has_remaining = true;
         w->remaining_count = remaining[0];
     } else if (w->has_limit && take_counts(&g->fields[FIELD_USED], &used, 1) == 1) {

@@ -71,16 +71,19 @@ static size_t take_digits(const char *p, const char *end, size_t max, int *out)
     return n;
 }
 
-/* "hh:mm:ss[.fraction]"; moves *p behind it. */
+/* "hh:mm[:ss[.fraction]]"; moves *p behind it. */
 static bool take_time(const char **p, const char *end, struct date *d)
 {
     const char *q = *p;
     if (take_digits(q, end, 2, &d->hour) != 2 || q + 2 >= end || q[2] != ':' ||
-        take_digits(q + 3, end, 2, &d->minute) != 2 || q + 5 >= end || q[5] != ':' ||
-        take_digits(q + 6, end, 2, &d->second) != 2)
+        take_digits(q + 3, end, 2, &d->minute) != 2)
         return false;
-    q += 8;
-    if (q < end && *q == '.') {
+    q += 5;
+    bool has_seconds = q < end && *q == ':';
+    if (has_seconds && take_digits(q + 1, end, 2, &d->second) != 2)
+        return false;
+    q += has_seconds ? 3 : 0;
+    if (has_seconds && q < end && *q == '.') {
         const char *start = q - 1; /* the last digit of the seconds serves as the whole part */
         q++;
         while (q < end && is_digit(*q))
@@ -225,7 +228,7 @@ static bool parse_words(const char *p, const char *end, int64_t *unix_us)
 
 static bool parse_date(const char *text, size_t bytes, int64_t *unix_us)
 {
-    if (bytes < 19 || bytes > TEXT_MAX_BYTES)
+    if (bytes < 17 || bytes > TEXT_MAX_BYTES)
         return false;
     return is_digit(text[0]) ? parse_rfc3339(text, text + bytes, unix_us)
                              : parse_words(text, text + bytes, unix_us);
