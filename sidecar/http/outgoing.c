@@ -102,13 +102,35 @@ static bool is_named_by_connection(const char *block, const struct spw_header_pa
     return false;
 }
 
-static bool passes_on(const char *block, const struct spw_header_part *part)
+/* Headers by which some servers take another method or path than the request line's, which is what was checked. */
+static bool is_detour(const struct spw_header_part *part)
 {
-    static const char *const kept_back[] = {"Host",      "Authorization",   "X-API-KEY",  "Cookie",
-                                            "Expect",    "Accept-Encoding", "Forwarded",  "Via",
-                                            "X-Real-IP", "traceparent",     "tracestate", NULL};
-    return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-") &&
-           !begins(part, "X-Forwarded-") && !is_named_by_connection(block, part);
+    static const char *const names[] = {"X-HTTP-Method-Override",
+                                        "X-HTTP-Method",
+                                        "X-Method-Override",
+                                        "X-Original-Method",
+                                        "X-Original-URL",
+                                        "X-Original-URI",
+                                        "X-Original-Host",
+                                        "X-Rewrite-URL",
+                                        "X-Rewrite-URI",
+                                        "X-Host",
+                                        NULL};
+    return is_one_of(part, names);
+}
+
+/* credential: the line with the account's key, which no header of the caller's may stand beside. */
+static bool passes_on(const char *block, const struct spw_header_part *part, const char *credential)
+{
+    static const char *const kept_back[] = {
+        "Host",      "Authorization", "X-API-Key", "Api-Key",     "Cookie",     "Expect", "Accept-Encoding",
+        "Forwarded", "Via",           "X-Real-IP", "traceparent", "tracestate", NULL};
+    struct spw_header_part own;
+    bool is_own = spw_header_next(credential, &own) && part->name_bytes == own.name_bytes &&
+                  strncasecmp(part->name, own.name, own.name_bytes) == 0;
+    return !is_own && !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !is_detour(part) &&
+           !begins(part, "Spillway-") && !begins(part, "X-Forwarded-") &&
+           !is_named_by_connection(block, part);
 }
 
 bool spw_header_passes_back(const struct spw_header_part *part)
@@ -159,14 +181,18 @@ static enum spw_status no_memory(struct spw_error *err)
     return spw_error_set(err, SPW_STATUS_NO_MEMORY, "call: no memory: raise the container's memory limit");
 }
 
-static enum spw_status copy_headers(struct spw_outgoing *out, const struct spw_native_request *request,
-                                    struct spw_error *err)
+/* The caller's headers that may go on, and the account's key in place of what he showed. */
+static enum spw_status put_headers(struct spw_outgoing *out, const struct spw_native_request *request,
+                                   char *credential, struct spw_error *err)
 {
     struct spw_header_part part;
+    if (!credential)
+        return no_memory(err);
+    out->headers[out->header_count++] = credential;
     for (const char *at = request->headers; (at = spw_header_next(at, &part));) {
-        if (!passes_on(request->headers, &part))
+        if (!passes_on(request->headers, &part, credential))
             continue;
-        if (out->header_count + 1 == SPW_OUTGOING_HEADERS_MAX_COUNT)
+        if (out->header_count == SPW_OUTGOING_HEADERS_MAX_COUNT)
             return spw_error_set(err, SPW_STATUS_INVALID, "the request has more than %u headers",
                                  SPW_OUTGOING_HEADERS_MAX_COUNT - 1);
         char *line = NULL;
@@ -192,14 +218,7 @@ enum spw_status spw_outgoing_pass(struct spw_outgoing *out, const struct spw_pro
         status = no_memory(err);
     }
     if (status == SPW_STATUS_OK)
-        status = copy_headers(out, request, err);
-    if (status == SPW_STATUS_OK) {
-        char *line = profile->authorize(credential);
-        if (line)
-            out->headers[out->header_count++] = line;
-        else
-            status = no_memory(err);
-    }
+        status = put_headers(out, request, profile->authorize(credential), err);
     if (status == SPW_STATUS_OK && request->body_bytes) {
         out->body = malloc(request->body_bytes);
         if (out->body) {

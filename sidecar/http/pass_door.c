@@ -8,11 +8,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 
 #include "shm/spw_text.h"
 #include "sidecar/http/pass_internal.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/provider/wire.h"
 
 #define CONNECTIONS_MAX 512u
 #define DOCUMENTS_BYTES (4u << 20) /* some thousands; older ones are looked up in the ledger */
@@ -238,11 +240,30 @@ static void pass(struct spw_passing *p)
 
 /* ---- who may ask, and what ---- */
 
+/* What stands in the header where the account's own key goes, "Name" or "Name: Scheme" (accounts.*.credential_header). */
+static bool find_configured(const struct spw_conf_account *conf, const char *headers, char *out, size_t room)
+{
+    char name[SPW_NAME_BYTES];
+    size_t name_bytes = strcspn(conf->credential_header, ":");
+    const char *scheme = conf->credential_header + name_bytes;
+    scheme += strspn(scheme, ": ");
+    size_t scheme_bytes = strlen(scheme);
+    snprintf(name, sizeof name, "%.*s", (int)name_bytes, conf->credential_header);
+    if (!name[0] || !spw_wire_header_find(headers, name, out, room))
+        return false;
+    if (scheme_bytes && strncasecmp(out, scheme, scheme_bytes) == 0 && out[scheme_bytes] == ' ')
+        memmove(out, out + scheme_bytes + 1, strlen(out + scheme_bytes + 1) + 1);
+    return out[0] != 0;
+}
+
 static bool is_authorised(struct spw_pass_account *account, const char *headers)
 {
     char given[TOKEN_MAX_BYTES];
-    bool ok = headers && account->profile->token(headers, given, sizeof given) &&
-              spw_token_matches(&account->token, given, spw_loop_now_ns(account->doors->options.loop));
+    uint64_t now_ns = spw_loop_now_ns(account->doors->options.loop);
+    bool ok = headers && ((find_configured(account->conf, headers, given, sizeof given) &&
+                           spw_token_matches(&account->token, given, now_ns)) ||
+                          (account->profile->token(headers, given, sizeof given) &&
+                           spw_token_matches(&account->token, given, now_ns)));
     explicit_bzero(given, sizeof given);
     return ok;
 }

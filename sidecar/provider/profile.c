@@ -28,14 +28,14 @@ const char *spw_profile_names(void)
 }
 
 /* A path that two servers could read in two ways is no path of ours: the caller has decoded once, so what still
- * looks encoded, parent-like, or like an authority, query or fragment is refused whole. */
+ * looks encoded, parent-like, or like an authority, query, parameter or fragment is refused whole. */
 bool spw_profile_path_is_plain(const char *path)
 {
     if (path[0] != '/')
         return false; /* also the absolute form "https://..." and "*" */
     for (const char *p = path; *p; p++) {
         unsigned char c = (unsigned char)*p;
-        if (c <= 0x20 || c >= 0x7f || strchr("@%?#\\", c))
+        if (c <= 0x20 || c >= 0x7f || strchr("@%?#\\;", c))
             return false;
         if (c == '/' && p[1] == '/')
             return false;

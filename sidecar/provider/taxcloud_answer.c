@@ -241,6 +241,26 @@ void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size
     json_decref(root);
 }
 
+/* A cart, and for every line of it a number of tax. */
+static bool is_calculated(const json_t *carts)
+{
+    size_t i, k;
+    json_t *cart, *item;
+    int64_t tax_minor;
+    json_array_foreach(carts, i, cart)
+    {
+        const json_t *items = json_object_get(cart, "lineItems");
+        if (json_array_size(items) == 0)
+            return false;
+        json_array_foreach(items, k, item)
+        {
+            if (!spw_wire_number(json_object_get(json_object_get(item, "tax"), "amount"), 2, &tax_minor))
+                return false;
+        }
+    }
+    return json_array_size(carts) > 0;
+}
+
 void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const char *headers,
                         size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
@@ -256,7 +276,7 @@ void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const ch
         spw_answer_reject(out, root, status); /* no such cart or order */
     else if (status >= 400)
         read_refusal(status, root, out);
-    else if (calculates && json_array_size(json_object_get(root, "items")) == 0)
+    else if (calculates && !is_calculated(json_object_get(root, "items")))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     free(out->error_json);
     out->error_json = NULL;

@@ -76,6 +76,40 @@ static void what_belongs_to_this_hop_or_is_a_credential_stays(void **state)
     spw_outgoing_clean_up(&out);
 }
 
+/* Of an API with a header of its own for the key: what the caller put there never stands beside the real one. */
+static void a_header_of_the_accounts_own_is_swapped_too(void **state)
+{
+    (void)state;
+    static struct spw_conf_account account;
+    struct spw_outgoing out;
+    struct spw_error err;
+    struct spw_credential credential = {.user = "", .secret = "k", .header = "X-Shop-Token: Key"};
+    struct spw_native_request request = {.route = &route,
+                                         .path = "/carts",
+                                         .query = "",
+                                         .headers = "x-shop-token: Key local\r\nApi-Key: local\r\nX-A: b\r\n",
+                                         .body = ""};
+    assert_int_equal(spw_outgoing_pass(&out, spw_profile_find("http"), &account, &credential, &request, &err),
+                     SPW_STATUS_OK);
+    assert_true(has(&out, "X-Shop-Token: Key k"));
+    assert_true(has(&out, "X-A: b"));
+    assert_int_equal(out.header_count, 2);
+    spw_outgoing_clean_up(&out);
+}
+
+/* The method and path that were checked are those that count. */
+static void no_header_speaks_of_another_method_or_path(void **state)
+{
+    (void)state;
+    struct spw_outgoing out;
+    pass("X-HTTP-Method-Override: DELETE\r\nx-http-method: DELETE\r\nX-Method-Override: DELETE\r\n"
+         "X-Original-URL: /x\r\nX-Rewrite-URL: /x\r\nX-Original-Host: evil\r\nX-Host: evil\r\n",
+         "", &out);
+    assert_int_equal(out.header_count, 1);
+    assert_true(has(&out, "X-API-KEY: the-key"));
+    spw_outgoing_clean_up(&out);
+}
+
 static void too_many_headers_are_refused_whole(void **state)
 {
     (void)state;
@@ -133,6 +167,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_request_goes_on_with_the_accounts_key),
         cmocka_unit_test(what_belongs_to_this_hop_or_is_a_credential_stays),
+        cmocka_unit_test(a_header_of_the_accounts_own_is_swapped_too),
+        cmocka_unit_test(no_header_speaks_of_another_method_or_path),
         cmocka_unit_test(too_many_headers_are_refused_whole),
         cmocka_unit_test(of_an_answer_all_comes_back_but_the_connections_own),
         cmocka_unit_test(lines_that_are_no_headers_are_passed_over),
