@@ -25,7 +25,9 @@ static void read_file(struct spw_secret *secret)
     int fd = open(secret->conf->file, O_RDONLY | O_CLOEXEC);
     ssize_t n = -1;
     if (fd >= 0 && fstat(fd, &st) == 0) {
+        /* The size too: the clock behind the times is coarse, and a file may be seen half written. */
         bool same = secret->value[0] && (uint64_t)st.st_ino == secret->inode &&
+                    st.st_size == secret->size_bytes &&
                     memcmp(&st.st_mtim, &secret->modified, sizeof st.st_mtim) == 0;
         if (same) {
             close(fd);
@@ -51,6 +53,7 @@ static void read_file(struct spw_secret *secret)
     explicit_bzero(fresh, sizeof fresh);
     secret->modified = st.st_mtim;
     secret->inode = (uint64_t)st.st_ino;
+    secret->size_bytes = st.st_size;
 }
 
 const char *spw_secret_get(struct spw_secret *secret, uint64_t now_ns)

@@ -6,6 +6,7 @@
 #define SPW_HTTP_SECRET_H
 
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "sidecar/conf/conf.h"
@@ -16,6 +17,7 @@ struct spw_secret {
     uint64_t checked_ns;
     struct timespec modified;
     uint64_t inode;
+    off_t size_bytes;
 };
 
 void spw_secret_init(struct spw_secret *secret, const struct spw_conf_secret *conf);
