@@ -236,8 +236,14 @@ static void test_book(void **state)
 static void test_judge(void **state)
 {
     (void)state;
-    assert_int_equal(kit_judge("taxcloud", SPW_ROUTE_CALCULATE, 200, "", "{\"items\":[{}]}").kind,
-                     SPW_ANSWER_OK);
+    static const char whole[] = "{\"items\":[{\"lineItems\":[{\"tax\":{\"amount\":1.5}}]}]}";
+    static const char *const parts[] = {"{\"items\":[{}]}", "{\"items\":[{\"lineItems\":[]}]}",
+                                        "{\"items\":[{\"lineItems\":[{\"tax\":null}]}]}",
+                                        "{\"items\":[{\"lineItems\":[{\"tax\":{\"amount\":\"1.5\"}}]}]}"};
+    assert_int_equal(kit_judge("taxcloud", SPW_ROUTE_CALCULATE, 200, "", whole).kind, SPW_ANSWER_OK);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        assert_int_equal(kit_judge("taxcloud", SPW_ROUTE_CALCULATE, 200, "", parts[i]).kind,
+                         SPW_ANSWER_BROKEN);
     assert_int_equal(kit_judge("taxcloud", SPW_ROUTE_CALCULATE, 200, "", "{\"items\":[]}").kind,
                      SPW_ANSWER_BROKEN);
     assert_int_equal(kit_judge("taxcloud", SPW_ROUTE_CALCULATE, 200, "", "<html>").kind, SPW_ANSWER_BROKEN);
