@@ -129,21 +129,34 @@ class Pod:
         return [d for d in yaml.safe_load_all(text) if d]
 
     def projected(self, volume):
-        """The kubelet's part: one directory of the ConfigMaps' and Secrets' keys, readable by the group."""
-        objects = {"rates": {"zip5.csv.gz": gzip.compress(RATES)},
-                   "taxcloud": {"api-key": b"key-of-the-test"}}
+        """The kubelet's part: the ConfigMaps' and Secrets' keys, readable by the group, in a directory behind a link."""
+        objects = {"rates": {"zip5.csv.gz": gzip.compress(RATES)}, "taxcloud": {"api-key": b"key-of-the-test"}}
         objects |= {d["metadata"]["name"]: {k: v.encode() for k, v in d["data"].items()}
                     for d in self.documents if d["kind"] == "ConfigMap"}
         top = self.dir / volume["name"]
+        top.mkdir(exist_ok=True)
+        data = pathlib.Path(tempfile.mkdtemp(prefix="..", dir=top))
+        data.chmod(0o755)
         for source in volume["projected"]["sources"]:
             [part] = source.values()
             for item in part["items"]:
-                path = top / item["path"]
+                path = data / item["path"]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(objects[part["name"]][item["key"]])
                 os.chown(path, 0, self.gid)
                 path.chmod(volume["projected"]["defaultMode"])
+                first = top / item["path"].split("/")[0]
+                if not first.is_symlink():
+                    first.symlink_to(f"..data/{first.name}")
+        (top / "..data_tmp").symlink_to(data.name)
+        (top / "..data_tmp").rename(top / "..data")
         return top
+
+    def reconfigure(self, *sets):
+        """Another configuration by the chart, swapped in as the kubelet does."""
+        self.documents = self.render(sets)
+        spec = next(d for d in self.documents if d["kind"] == "Deployment")["spec"]["template"]["spec"]
+        self.projected(next(v for v in spec["volumes"] if "projected" in v))
 
     def directory(self, volume):
         if "projected" in volume:

@@ -85,6 +85,31 @@ def test_either_may_be_killed():
         assert pod.checkout() == "live tax 6.02 from the provider"
 
 
+# What the chart's upgrade notes say of a changed configuration.
+def test_a_swapped_configmap_is_taken_whole_or_not_at_all():
+    with Pod("swap") as pod:
+        pod.up()
+        rate = f"config.accounts.{ACCOUNT}.limit.rate"
+
+        def limit():
+            return pod.exec("app", "/usr/bin/spillwayctl", "limits", "get", ACCOUNT, "--json").stdout
+
+        started = pod.state("spillway")["StartedAt"]
+        assert '"100/s"' in limit()
+        pod.reconfigure(f"{rate}=40/s")
+        until("the new limit is in force", lambda: '"40/s"' in limit())
+        pod.reconfigure(f"{rate}=30/s", f"config.accounts.{ACCOUNT}.connections=4")
+        until("it is refused", lambda: "needs a restart" in pod.log())
+        assert '"40/s"' in limit()
+        assert pod.state("spillway")["StartedAt"] == started
+        assert pod.checkout() == "live tax 6.02 from the provider"
+        # As a rolled pod begins: with what is in the ConfigMap now.
+        podman("stop", "-t", "60", pod.of("spillway"))
+        pod.start("spillway")
+        pod.ready()
+        assert '"30/s"' in limit()
+
+
 # A sidecar's image can be changed in a running pod: the clients stay, and meet the later layout.
 def test_upgrade_to_the_next_layout_under_running_clients():
     with Pod("next") as pod:
