@@ -78,6 +78,22 @@ static enum spw_status take_mode(Spillway__V1__BreakerMode mode, enum spw_breake
     }
 }
 
+/* The file's rules name the file's fields; a caller of the API is told the message's. */
+static void name_field(struct spw_error *err)
+{
+    static const char *const names[][2] = {
+        {"ratio_429: ", "ratio_429_ppm: "}, {"window: ", "window_ms: "}, {"cooldown: ", "cooldown_min_ms: "}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t bytes = strlen(names[i][0]);
+        if (strncmp(err->text, names[i][0], bytes) != 0)
+            continue;
+        memmove(err->text, err->text + bytes, strlen(err->text + bytes) + 1);
+        spw_error_prefix(err, "%s", names[i][1]);
+        break;
+    }
+    spw_error_prefix(err, "settings.");
+}
+
 /* What the request names replaces what is; the whole is then checked by the configuration file's own rules. */
 static enum spw_status merge(const Spillway__V1__BreakerSettings *settings, struct spw_conf_breaker *conf,
                              struct spw_error *err)
@@ -101,7 +117,7 @@ static enum spw_status merge(const Spillway__V1__BreakerSettings *settings, stru
     }
     enum spw_status status = spw_conf_breaker_check(conf, err);
     if (status)
-        spw_error_prefix(err, "settings.");
+        name_field(err);
     return status;
 }
 
@@ -144,7 +160,7 @@ static void answer_set(struct spw_call *call, bool dry_run, const struct spw_bre
     spw_arena_clean_up(&arena);
 }
 
-static int forced_of_word(const char *word)
+int spw_forced_of_word(const char *word)
 {
     static const char *const words[] = {"", "open", "closed", "disabled", "observe"};
     for (int i = 0; i <= SPW_FORCED_OBSERVE; i++) {
@@ -180,7 +196,7 @@ static void set_on_loop(struct spw_call *call)
                                         .reset = request->reset,
                                         .trip = request->trip};
     struct spw_temporary temporary = {
-        .kind = SPW_EXPIRY_BREAKER, .breaker = before.conf, .forced = forced_of_word(before.forced)};
+        .kind = SPW_EXPIRY_BREAKER, .breaker = before.conf, .forced = spw_forced_of_word(before.forced)};
     memcpy(temporary.account, before.account, sizeof temporary.account);
     if ((request->for_ms && spw_expiry_room(call->control->expiry, &temporary, &err)) ||
         spw_state_breaker_set(state, request->account, &change, request->expect_version, request->dry_run,

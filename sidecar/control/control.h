@@ -45,10 +45,6 @@ uint16_t spw_control_tcp_port(const struct spw_control *control);
 /* What grpc.health.v1 answers, and every Watch is told. Any thread. */
 void spw_control_serving_set(struct spw_control *control, bool serving);
 
-/* A new configuration is in force: what it changed is told to watchers, and what was set for a time no longer goes back to
- * what was before. Loop thread. */
-void spw_control_configured(struct spw_control *control);
-
 /* No new connection or call; health says NOT_SERVING; calls in progress go on; streams that only wait are ended. */
 void spw_control_drain(struct spw_control *control);
 /* After spw_control_drain: no call is left. */

@@ -16,6 +16,8 @@ struct place {
     bool used;
     uint64_t until_ns;
     struct spw_temporary before;
+    struct spw_temporary
+        set; /* as it was right after the change: what is another now was changed by somebody else */
 };
 
 struct spw_expiry {
@@ -85,6 +87,55 @@ static enum spw_status go_back(struct spw_control *control, const struct spw_tem
     return SPW_STATUS_OK;
 }
 
+/* How the thing is now. */
+static enum spw_status look(struct spw_control *control, const struct spw_temporary *what,
+                            struct spw_temporary *out)
+{
+    uint64_t now_ns = spw_loop_now_ns(control->loop);
+    const char *account = *what->account ? what->account : NULL,
+               *limiter = *what->limiter ? what->limiter : NULL;
+    struct spw_limit_view limit;
+    struct spw_breaker_view breaker;
+    struct spw_error err;
+    enum spw_status status = SPW_STATUS_OK;
+    *out = *what;
+    if (what->kind == SPW_EXPIRY_LIMIT) {
+        status = spw_state_limiter_get(control->state, what->account, limiter, now_ns, &limit, &err);
+        if (!status)
+            out->limit = limit.limit;
+    } else if (what->kind == SPW_EXPIRY_SWITCHES) {
+        status = spw_state_switches_get(control->state, account, limiter, &out->switches, &err);
+    } else {
+        status = spw_state_breaker_get(control->state, what->account, now_ns, &breaker, &err);
+        if (!status) {
+            out->breaker = breaker.conf;
+            out->forced = spw_forced_of_word(breaker.forced);
+        }
+    }
+    return status;
+}
+
+/* false = a new configuration, say, has changed it since: that stays. */
+static bool is_as_set(struct spw_control *control, const struct place *place)
+{
+    struct spw_temporary now;
+    const struct spw_temporary *set = &place->set;
+    if (look(control, set, &now))
+        return false;
+    switch (set->kind) {
+    case SPW_EXPIRY_LIMIT:
+        return now.limit.rate.tokens_count == set->limit.rate.tokens_count &&
+               now.limit.rate.period_ns == set->limit.rate.period_ns &&
+               now.limit.burst_count == set->limit.burst_count &&
+               now.limit.pods_count == set->limit.pods_count;
+    case SPW_EXPIRY_SWITCHES:
+        return now.switches == set->switches;
+    case SPW_EXPIRY_BREAKER:
+        return now.forced == set->forced && memcmp(&now.breaker, &set->breaker, sizeof now.breaker) == 0;
+    }
+    return false;
+}
+
 static void due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_expiry *expiry = timer->owner;
@@ -100,6 +151,12 @@ static void due(struct spw_loop *loop, struct spw_loop_timer *timer)
         struct spw_doer doer = {SPW_DOER_SIDECAR.who, "expiry", 0};
         place->used = false;
         spw_record_look(control->record, account, &SPW_DOER_SIDECAR);
+        if (!is_as_set(control, place)) {
+            spw_log(SPW_LOG_INFO, "control.expiry",
+                    "%s: what was set for a time has been changed since: it stays",
+                    account ? account : "all accounts");
+            continue;
+        }
         if (go_back(control, &before, &err))
             spw_log(SPW_LOG_ERROR, "control.expiry", "%s: what was set for a time stays: %s",
                     account ? account : "all accounts", err.text);
@@ -143,16 +200,9 @@ void spw_expiry_set(struct spw_expiry *expiry, const struct spw_temporary *befor
             return;
         if (fresh)
             place->before = *before; /* else it goes back to what was before the first */
-        place->used = true;
+        place->used = look(expiry->control, before, &place->set) == SPW_STATUS_OK;
         place->until_ns = spw_loop_now_ns(expiry->control->loop) + for_ms * MS_NS;
     }
-    arm(expiry);
-}
-
-void spw_expiry_forget(struct spw_expiry *expiry)
-{
-    for (size_t i = 0; i < PLACES_COUNT; i++)
-        expiry->places[i].used = false;
     arm(expiry);
 }
 

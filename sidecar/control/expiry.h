@@ -36,10 +36,10 @@ enum spw_status spw_expiry_check(uint64_t for_ms, struct spw_error *err) SPW_WAR
 /* Is there a place for one more? Asked before the change is made. */
 enum spw_status spw_expiry_room(struct spw_expiry *expiry, const struct spw_temporary *before,
                                 struct spw_error *err) SPW_WARN_UNUSED;
-/* The change was made. for_ms 0: it stays, and an earlier one of the same thing no longer goes back. */
+/* The change was made, just now. for_ms 0: it stays, and an earlier one of the same thing no longer goes back. */
 void spw_expiry_set(struct spw_expiry *expiry, const struct spw_temporary *before, uint64_t for_ms);
-/* A new configuration is in force: nothing goes back to what was before it. */
-void spw_expiry_forget(struct spw_expiry *expiry);
+/* enum spw_forced of a view's word. */
+int spw_forced_of_word(const char *word);
 
 /* How long it stays, as fields of the messages. */
 void spw_expiry_note_limit(const struct spw_expiry *expiry, Spillway__V1__Limit *message);

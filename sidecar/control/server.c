@@ -376,13 +376,6 @@ uint16_t spw_control_tcp_port(const struct spw_control *control)
     return control->tcp_port;
 }
 
-void spw_control_configured(struct spw_control *control)
-{
-    struct spw_doer doer = {SPW_DOER_SIDECAR.who, "configuration", 0};
-    spw_expiry_forget(control->expiry);
-    spw_record_look(control->record, NULL, &doer);
-}
-
 /* Streams that only wait would hold the drain up until they are cut. */
 static void end_waiting(struct spw_control *control)
 {
