@@ -374,6 +374,7 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
     struct spw_control_options control = {.unix_path = control_path,
                                           .gid = c->segment.gid,
                                           .tcp_listen = c->control_listen,
+                                          .conf = c,
                                           .version = SPW_VERSION,
                                           .loop = s->loop,
                                           .state = s->state,

@@ -24,6 +24,8 @@
 #define SPW_CONF_TAX_CODES_MAX_COUNT    128u
 #define SPW_CONF_RATE_FILES_MAX_COUNT   16u
 #define SPW_CONF_ROUTES_MAX_COUNT       32u /* of one account with provider http */
+#define SPW_CONF_ROLES_MAX_COUNT        32u
+#define SPW_CONF_UIDS_MAX_COUNT         16u
 #define SPW_PATH_BYTES                  256u
 
 /* tokens_count per period_ns: "100/s" = {100, 1e9}; "7/min", "1/d", "0/s" (never). Exact, never a float. */
@@ -220,6 +222,27 @@ struct spw_conf_reconcile {
     bool file;                   /* default true */
 };
 
+/* What a peer of the control API may do, each including the ones before. */
+enum spw_conf_role { SPW_CONF_READ, SPW_CONF_OPERATE, SPW_CONF_ADMIN };
+
+/* The control API over mutual TLS. */
+struct spw_conf_control_tls {
+    char address[SPW_PATH_BYTES]; /* "" = none */
+    char cert_file[SPW_PATH_BYTES];
+    char key_file[SPW_PATH_BYTES];
+    char client_ca_file[SPW_PATH_BYTES];
+    uint32_t roles_count;
+    struct {
+        char name[SPW_PATH_BYTES / 2]; /* subject alternative name or common name */
+        enum spw_conf_role role;
+    } roles[SPW_CONF_ROLES_MAX_COUNT];
+};
+
+struct spw_conf_control_uid {
+    uint32_t uid;
+    enum spw_conf_role role;
+};
+
 struct spw_conf {
     uint32_t accounts_count;
     struct spw_conf_account
@@ -232,6 +255,9 @@ struct spw_conf {
     char quote_listen[SPW_PATH_BYTES];   /* loopback "127.0.0.1:8390"; "" = Unix socket only */
     char admin_listen[SPW_PATH_BYTES];   /* metrics and health, default "0.0.0.0:9090" */
     char control_listen[SPW_PATH_BYTES]; /* gRPC on loopback TCP, read only; "" = Unix socket only */
+    struct spw_conf_control_tls control_tls;
+    uint32_t control_uids_count;
+    struct spw_conf_control_uid control_uids[SPW_CONF_UIDS_MAX_COUNT];
     /* store */
     char store_file[SPW_PATH_BYTES]; /* default /var/lib/spillway/flags.db */
     enum spw_on_full on_full;        /* default hand-back */

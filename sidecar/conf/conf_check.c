@@ -263,14 +263,18 @@ static enum spw_status check_listen(struct spw_check *c, const Spillway__V1__Lis
         in = &ABSENT;
     snprintf(c->base, sizeof c->base, "listen");
     snprintf(out->admin_listen, sizeof out->admin_listen, "0.0.0.0:9090");
-    struct spw_listen_address quote = {0}, admin = {0}, control = {0};
+    struct spw_listen_address quote = {0}, admin = {0}, control = {0}, tls = {0};
     enum spw_status status = spw_check_listen(c, "quote", in->quote, true, out->quote_listen, &quote);
     if (!status)
         status = spw_check_listen(c, "admin", in->admin, false, out->admin_listen, &admin);
     if (!status)
         status = spw_check_listen(c, "control", in->control, true, out->control_listen, &control);
+    if (!status)
+        status = spw_check_control(c, in, out, &tls);
     if (status)
         return status;
+    if (tls.port && (tls.port == quote.port || tls.port == admin.port || tls.port == control.port))
+        return spw_check_fault(c, "control_tls.address", "has the port of another door: give each its own");
     if (quote.port && (quote.port == admin.port || quote.port == control.port))
         return spw_check_fault(c, "quote", "has the port of another door: give each its own");
     if (control.port && control.port == admin.port)
@@ -282,7 +286,8 @@ static enum spw_status check_listen(struct spw_check *c, const Spillway__V1__Lis
 /* Every TCP door has a port of its own. */
 static enum spw_status check_account_doors(struct spw_check *c, const struct spw_conf *out)
 {
-    const char *const others[] = {out->quote_listen, out->admin_listen, out->control_listen};
+    const char *const others[] = {out->quote_listen, out->admin_listen, out->control_listen,
+                                  out->control_tls.address};
     for (uint32_t i = 0; i < out->accounts_count; i++) {
         struct spw_listen_address own = {0}, other = {0};
         if (!spw_listen_read(out->accounts[i].listen, &own))

@@ -95,4 +95,8 @@ uint64_t spw_limit_default_burst(const struct spw_rate *rate);
 /* What is wrong with the rate, or NULL (conf_units.c). */
 const char *spw_rate_fault(const struct spw_rate *rate);
 
+/* listen.control_tls and control_uids. tls: where it listens, port 0 = nowhere. */
+enum spw_status spw_check_control(struct spw_check *c, const Spillway__V1__ListenConfig *in,
+                                  struct spw_conf *out, struct spw_listen_address *tls);
+
 #endif

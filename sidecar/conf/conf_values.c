@@ -193,6 +193,23 @@ static void print_gid(FILE *out, const void *of)
         fprintf(out, "%u", gid);
 }
 
+static const char *const role_words[] = {"read", "operate", "admin"};
+
+static void print_tls_roles(FILE *out, const void *of)
+{
+    const struct spw_conf_control_tls *tls = &((const struct spw_conf *)of)->control_tls;
+    for (uint32_t i = 0; i < tls->roles_count; i++)
+        fprintf(out, "%s%s: %s", i ? ", " : "", tls->roles[i].name, role_words[tls->roles[i].role]);
+}
+
+static void print_uids(FILE *out, const void *of)
+{
+    const struct spw_conf *conf = of;
+    for (uint32_t i = 0; i < conf->control_uids_count; i++)
+        fprintf(out, "%s%u: %s", i ? ", " : "", conf->control_uids[i].uid,
+                role_words[conf->control_uids[i].role]);
+}
+
 static void print_log_format(FILE *out, const void *of)
 {
     fputs(((const struct spw_conf *)of)->log_json ? "json" : "text", out);
@@ -299,6 +316,12 @@ static const struct row whole_rows[] = {
     WHOLE("listen.quote", of_door, TEXT, quote_listen),
     WHOLE("listen.admin", of_door, TEXT, admin_listen),
     WHOLE("listen.control", of_door, TEXT, control_listen),
+    WHOLE("listen.control_tls.address", of_door, TEXT, control_tls.address),
+    WHOLE("listen.control_tls.cert_file", of_door, TEXT, control_tls.cert_file),
+    WHOLE("listen.control_tls.key_file", of_door, TEXT, control_tls.key_file),
+    WHOLE("listen.control_tls.client_ca_file", of_door, TEXT, control_tls.client_ca_file),
+    OWN_PRINT("listen.control_tls.roles", of_door, print_tls_roles),
+    OWN_PRINT("listen.control_uids", of_door, print_uids),
     WHOLE("listen.require_app_uid_differs", of_door, BOOL, require_app_uid_differs),
     WHOLE("store.file", of_store, TEXT, store_file),
     WHOLE_WORD("store.on_full", NULL, on_full, full_words),

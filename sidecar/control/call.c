@@ -191,7 +191,10 @@ static void begin(struct spw_call *call, unsigned begun_count)
         refuse_unknown(call);
         return;
     }
-    if (!spw_method_allowed(call->method, call->door->role)) {
+    enum spw_role role = call->door->role;
+    if (call->door == &call->control->doors[SPW_DOOR_TLS])
+        role = spw_control_tls_role(call->control->tls, call->grpc);
+    if (!spw_method_allowed(call->method, role)) {
         spw_call_refuse(call, GRPC_STATUS_PERMISSION_DENIED, "%s is not served here: %s", call->method->path,
                         call->door->refusal);
         return;

@@ -9,10 +9,7 @@
 #include <stddef.h>
 
 #include "sidecar/control/call.h"
-
-/* What a door serves, each including the ones before. Records hold customers' addresses, so that a port any container
- * of the pod may reach does not give them out. */
-enum spw_role { SPW_ROLE_READ, SPW_ROLE_RECORDS, SPW_ROLE_OPERATE };
+#include "sidecar/control/role.h"
 
 struct spw_method {
     const char *path;

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sidecar/conf/conf.h"
 #include "sidecar/obs/log.h"
 
 #define MESSAGE_OPERATE_BYTES (4 * 1024 * 1024) /* a chunk of rate rows */
@@ -55,7 +56,7 @@ static enum spw_status door_open(struct spw_control *control, unsigned index, co
     /* Compressed requests are refused: gRPC would unpack them before it looks at their size. */
     grpc_arg args[] = {
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                role == SPW_ROLE_OPERATE ? MESSAGE_OPERATE_BYTES : MESSAGE_READ_BYTES),
+                role >= SPW_ROLE_OPERATE ? MESSAGE_OPERATE_BYTES : MESSAGE_READ_BYTES),
         int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
         int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_MAX_COUNT),
         int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS, IDLE_MS),
@@ -122,6 +123,23 @@ static enum spw_status tcp_open(struct spw_control *control, const char *address
     return SPW_STATUS_OK;
 }
 
+static enum spw_status tls_open(struct spw_control *control, const struct spw_conf_control_tls *conf,
+                                struct spw_error *err)
+{
+    grpc_server_credentials *credentials;
+    enum spw_status status = spw_control_tls_new(conf, &control->tls, &credentials, err);
+    if (status)
+        return status;
+    status = door_open(control, SPW_DOOR_TLS, "mutual TLS", SPW_ROLE_ADMIN, err);
+    if (!status &&
+        !grpc_server_add_http2_port(control->doors[SPW_DOOR_TLS].server, conf->address, credentials))
+        status = spw_error_set(err, SPW_STATUS_SYSTEM,
+                               "listen.control_tls.address: %.120s cannot be listened on: choose a free port",
+                               conf->address);
+    grpc_server_credentials_release(credentials);
+    return status;
+}
+
 static enum spw_status doors_open(struct spw_control *control, const struct spw_control_options *options,
                                   struct spw_error *err)
 {
@@ -131,12 +149,20 @@ static enum spw_status doors_open(struct spw_control *control, const struct spw_
         (unsigned)geteuid());
     snprintf(control->refusals[SPW_DOOR_TCP], sizeof control->refusals[0], "use the Unix socket unix:%.160s",
              control->socket.listener.path);
-    enum spw_status status =
-        door_open(control, SPW_DOOR_OPERATE, "Unix socket, operator", SPW_ROLE_OPERATE, err);
+    snprintf(control->refusals[SPW_DOOR_OPERATE], sizeof control->refusals[0],
+             "it is for admins: peers that run as root or as uid %u, or that listen.control_uids names",
+             (unsigned)geteuid());
+    snprintf(control->refusals[SPW_DOOR_TLS], sizeof control->refusals[0],
+             "listen.control_tls.roles gives this certificate no such role");
+    enum spw_status status = door_open(control, SPW_DOOR_ADMIN, "Unix socket, admin", SPW_ROLE_ADMIN, err);
+    if (!status)
+        status = door_open(control, SPW_DOOR_OPERATE, "Unix socket, operator", SPW_ROLE_OPERATE, err);
     if (!status)
         status = door_open(control, SPW_DOOR_READ, "Unix socket, reader", SPW_ROLE_RECORDS, err);
     if (!status && options->tcp_listen && *options->tcp_listen)
         status = tcp_open(control, options->tcp_listen, err);
+    if (!status && options->conf && options->conf->control_tls.address[0])
+        status = tls_open(control, &options->conf->control_tls, err);
     return status;
 }
 
@@ -231,10 +257,14 @@ static void on_connection(struct spw_loop *loop, struct spw_loop_watch *watch, u
     (void)events;
     struct spw_control *control = watch->owner;
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-    bool may_operate;
+    enum spw_role role;
     int fd;
-    while ((fd = spw_control_socket_accept(&control->socket, &may_operate)) >= 0)
-        grpc_server_add_channel_from_fd(control->doors[may_operate ? SPW_DOOR_OPERATE : SPW_DOOR_READ].server,
+    while ((fd = spw_control_socket_accept(&control->socket, control->conf, &role)) >= 0)
+        grpc_server_add_channel_from_fd(control
+                                            ->doors[role == SPW_ROLE_ADMIN     ? SPW_DOOR_ADMIN
+                                                    : role == SPW_ROLE_OPERATE ? SPW_DOOR_OPERATE
+                                                                               : SPW_DOOR_READ]
+                                            .server,
                                         fd, plain);
     int error = errno;
     grpc_server_credentials_release(plain);
@@ -261,6 +291,7 @@ static struct spw_control *control_new(const struct spw_control_options *options
     control->loop = options->loop;
     control->state = options->state;
     control->store = options->store;
+    control->conf = options->conf;
     snprintf(control->version, sizeof control->version, "%s", options->version ? options->version : "");
     control->started_ns = spw_loop_now_ns(options->loop);
     control->socket.listener.fd = control->socket.listener.lock_fd = -1;
@@ -287,6 +318,7 @@ static void control_destroy(struct spw_control *control)
     }
     grpc_completion_queue_destroy(control->queue);
     spw_schema_destroy(control->schema);
+    spw_control_tls_destroy(control->tls);
     spw_listener_close(&control->socket.listener);
     pthread_mutex_destroy(&control->lock);
     pthread_mutex_destroy(&control->health_lock);
@@ -364,6 +396,9 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
     spw_record_start(control->record);
     spw_demand_start(control->demand);
     spw_log(SPW_LOG_INFO, "control.start", "serving on unix:%s", control->socket.listener.path);
+    if (control->tls)
+        spw_log(SPW_LOG_INFO, "control.start", "serving, by certificate, on %s",
+                options->conf->control_tls.address);
     if (control->tcp_port)
         spw_log(SPW_LOG_INFO, "control.start", "serving, to read, on %s, port %u", options->tcp_listen,
                 control->tcp_port);

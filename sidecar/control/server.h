@@ -18,6 +18,7 @@
 #include "sidecar/control/record.h"
 #include "sidecar/control/schema.h"
 #include "sidecar/control/socket.h"
+#include "sidecar/control/tls.h"
 #include "sidecar/loop/loop.h"
 
 /* A way in. Each is a gRPC server of its own on the one completion queue, so that what a call may do follows from
@@ -25,12 +26,12 @@
 struct spw_door {
     const char *name;    /* for the log */
     const char *refusal; /* the end of a PERMISSION_DENIED text: what to do */
-    enum spw_role role;
+    enum spw_role role;  /* the most it gives; of the TLS door each certificate has its own */
     grpc_server *server;
     void *handles[SPW_METHODS_COUNT];
 };
 
-enum { SPW_DOOR_OPERATE, SPW_DOOR_READ, SPW_DOOR_TCP, SPW_DOORS_COUNT };
+enum { SPW_DOOR_ADMIN, SPW_DOOR_OPERATE, SPW_DOOR_READ, SPW_DOOR_TCP, SPW_DOOR_TLS, SPW_DOORS_COUNT };
 
 struct spw_control {
     /* Constant after the start. */
@@ -42,6 +43,8 @@ struct spw_control {
     uint16_t tcp_port;
     grpc_completion_queue *queue;
     struct spw_schema *schema;
+    struct spw_control_tls *tls; /* NULL = no such door */
+    const struct spw_conf *conf;
     char refusals[SPW_DOORS_COUNT][256];
     struct spw_door doors[SPW_DOORS_COUNT]; /* server NULL = not opened */
     pthread_t thread;

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sidecar/conf/conf.h"
+#include "sidecar/control/role.h"
 #include "sidecar/obs/log.h"
 
 enum spw_status spw_control_socket_open(struct spw_control_socket *sock, const char *path, mode_t mode,
@@ -22,9 +24,10 @@ enum spw_status spw_control_socket_open(struct spw_control_socket *sock, const c
 
 /* A place for one more connection. gRPC closes descriptors without telling, so those it was given are looked at: the
  * number may have been reused, the inode of a socket is not while it lives. */
-static int free_connection(struct spw_control_socket *sock, bool may_operate)
+static int free_connection(struct spw_control_socket *sock, enum spw_role role)
 {
-    unsigned limit = may_operate ? SPW_CONTROL_CONNECTIONS_MAX_COUNT : SPW_CONTROL_READERS_MAX_COUNT;
+    unsigned limit =
+        role >= SPW_ROLE_OPERATE ? SPW_CONTROL_CONNECTIONS_MAX_COUNT : SPW_CONTROL_READERS_MAX_COUNT;
     for (int i = 0; i < (int)limit; i++) {
         struct stat st;
         int fd = sock->connections[i].fd;
@@ -34,16 +37,28 @@ static int free_connection(struct spw_control_socket *sock, bool may_operate)
     return -1;
 }
 
+static enum spw_role role_of(const struct spw_conf *conf, uint32_t uid)
+{
+    if (uid == 0 || uid == geteuid())
+        return SPW_ROLE_ADMIN;
+    for (uint32_t i = 0; conf && i < conf->control_uids_count; i++) {
+        if (conf->control_uids[i].uid == uid)
+            return spw_role_of(conf->control_uids[i].role);
+    }
+    return SPW_ROLE_RECORDS;
+}
+
 /* false = this connection has to be closed. */
-static bool take_connection(struct spw_control_socket *sock, int fd, bool *may_operate)
+static bool take_connection(struct spw_control_socket *sock, const struct spw_conf *conf, int fd,
+                            enum spw_role *role)
 {
     struct ucred peer;
     socklen_t bytes = sizeof peer;
     struct stat st;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || fstat(fd, &st) < 0)
         return false;
-    *may_operate = peer.uid == 0 || peer.uid == geteuid();
-    int place = free_connection(sock, *may_operate);
+    *role = role_of(conf, peer.uid);
+    int place = free_connection(sock, *role);
     if (place < 0) {
         spw_log(SPW_LOG_WARN, "control.accept", "too many connections are open: one of uid %u was closed",
                 peer.uid);
@@ -64,13 +79,14 @@ uint32_t spw_control_socket_uid(const struct spw_control_socket *sock, int fd)
     return UINT32_MAX;
 }
 
-int spw_control_socket_accept(struct spw_control_socket *sock, bool *may_operate)
+int spw_control_socket_accept(struct spw_control_socket *sock, const struct spw_conf *conf,
+                              enum spw_role *role)
 {
     for (;;) {
         int fd = accept4(sock->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        if (fd < 0 || take_connection(sock, fd, may_operate))
+        if (fd < 0 || take_connection(sock, conf, fd, role))
             return fd;
         close(fd);
     }

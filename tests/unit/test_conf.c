@@ -258,6 +258,14 @@ static void every_key_of_the_full_file_arrives(void **unused)
     assert_string_equal(conf->quote_listen, "127.0.0.1:8390");
     assert_string_equal(conf->admin_listen, "[::]:9090");
     assert_string_equal(conf->control_listen, "[::1]:8392");
+    assert_string_equal(conf->control_tls.address, "0.0.0.0:8393");
+    assert_string_equal(conf->control_tls.client_ca_file, "/etc/spillway/control/ca.crt");
+    assert_int_equal(conf->control_tls.roles_count, 3);
+    assert_string_equal(conf->control_tls.roles[2].name, "spiffe://shop.example/rates");
+    assert_int_equal(conf->control_tls.roles[2].role, SPW_CONF_ADMIN);
+    assert_int_equal(conf->control_uids_count, 1);
+    assert_int_equal(conf->control_uids[0].uid, 1000);
+    assert_int_equal(conf->control_uids[0].role, SPW_CONF_OPERATE);
     assert_true(conf->require_app_uid_differs);
     assert_string_equal(conf->store_file, "/var/lib/shop/flags.db");
     assert_int_equal(conf->on_full, SPW_ON_FULL_DENY);
