@@ -63,9 +63,7 @@ func Quote(request []byte) (*Answer, error) {
 	line, _ := json.Marshal(map[string]any{"unquoted": json.RawMessage(request), "at": time.Now(), "why": fmt.Sprint(status, err)})
 	spool(line)
 	return nil, nil
-}
-
-// :caller
+} // :caller
 
 // A request a line.
 func main() {

@@ -84,7 +84,6 @@ struct map_entry {
 
 struct spw_store {
     char *file;
-    uint32_t poll_ms;
     struct spw_loop *loop;
     pthread_t thread;
 
@@ -93,11 +92,11 @@ struct spw_store {
     pthread_cond_t news;   /* from it: a job is done, a map is released */
     bool woken;
     bool stop;
+    bool doubted; /* a reader met damage */
     struct map_entry maps[MAPS_MAX_COUNT];
     struct spw_store_job *jobs, **jobs_end;
     struct spw_store_job *waits; /* for what is READY to be durable */
     struct spw_store_counts counts;
-    bool doubted; /* a reader met damage */
     struct spw_store_care next_care;
     bool has_next_care; /* to be taken at the next turn of the upkeep */
     /* ---- the store thread's own ---- */
@@ -109,8 +108,9 @@ struct spw_store {
     int64_t try_at_ms;     /* CLOCK_MONOTONIC: not before */
     int64_t complained_ms; /* when the last failure was logged */
     struct spw_upkeep upkeep;
-    int64_t upkeep_at_ms;   /* not before */
-    int64_t doubt_at_ms;    /* not before: reading the file whole takes long */
+    int64_t upkeep_at_ms; /* not before */
+    int64_t doubt_at_ms;  /* not before: reading the file whole takes long */
+    uint32_t poll_ms;
     uint32_t corrupt_count; /* commits in a row that found damage which reading the file did not */
 
     struct spw_placed placed; /* its counts: under the mutex */
