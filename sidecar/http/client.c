@@ -19,6 +19,7 @@
 #include <openssl/ssl.h>
 
 #include "sidecar/http/ca_store.h"
+#include "sidecar/http/url.h"
 
 enum {
     CONNECTIONS_PER_HOST = 32,
@@ -80,6 +81,7 @@ struct spw_http_client {
     int in_multi_count; /* calls libcurl holds, ended ones included until they are taken */
     size_t answer_max_bytes;
     uint64_t calm_ns;                 /* when a peer last asked for calm; 0 = never */
+    uint64_t silent_ns;               /* when a kept connection was last found silent; 0 = never */
     struct spw_ca_store *authorities; /* NULL: left to libcurl */
     char *proxy;
     const char *(*proxy_credentials)(void *owner, uint64_t now_ns);
@@ -87,6 +89,8 @@ struct spw_http_client {
     bool allow_plain_http;
     bool closing;
 };
+
+#define SILENCE_NS UINT64_C(250000000) /* shorter waits say nothing about a connection */
 
 /* -------- the answer -------- */
 
@@ -301,9 +305,32 @@ static void finish_by_curl(struct spw_http_call *call, CURLcode code)
     finish(call, outcome, detail);
 }
 
+/* Given up without a byte of answer on a kept connection, which may be dead without saying so. With HTTP/2 that ends one
+ * stream, and all later calls, the breaker's probe too, would go the same way until TCP gives up after a quarter of an
+ * hour: so no connection from before this moment is used again. */
+static void note_silence(struct spw_http_call *call)
+{
+    struct spw_http_client *client = call->client;
+    long connects = 1;
+    uint64_t now_ns = spw_loop_now_ns(client->loop);
+    if (call->attempts > 0 && call->answer_headers.bytes == 0 && now_ns - call->sent_ns >= SILENCE_NS &&
+        curl_easy_getinfo(call->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects == 0)
+        client->silent_ns = now_ns;
+}
+
+/* How old a kept connection may be to be used again; 0 = any age. */
+static long lifetime_max_s(const struct spw_http_client *client)
+{
+    if (client->silent_ns == 0)
+        return 0;
+    uint64_t s = (spw_loop_now_ns(client->loop) - client->silent_ns) / 1000000000U;
+    return s < 1 ? 1 : s > (uint64_t)INT_MAX ? (long)INT_MAX : (long)s;
+}
+
 static void on_deadline(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     (void)loop;
+    note_silence(timer->owner);
     finish(timer->owner, SPW_HTTP_TIMEOUT, "the deadline passed");
 }
 
@@ -430,32 +457,7 @@ static enum spw_status check_url(struct spw_http_client *client, const char *url
     if (client->checked_url != NULL && strcmp(client->checked_url, url) == 0) {
         return SPW_STATUS_OK;
     }
-    CURLU *parsed = curl_url();
-    char *scheme = NULL;
-    if (parsed == NULL) {
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                             "request: no memory: raise the container's memory limit");
-    }
-    enum spw_status status = SPW_STATUS_OK;
-    CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER | CURLU_PATH_AS_IS);
-    if (code == CURLUE_OK) {
-        code = curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0);
-    }
-    if (code == CURLUE_UNSUPPORTED_SCHEME) {
-        status = spw_error_set(err, SPW_STATUS_REFUSED, "request: only https:// URLs are called");
-    } else if (code != CURLUE_OK) {
-        status = spw_error_set(err, SPW_STATUS_INVALID,
-                               "request: the URL is malformed: %s; correct the account's "
-                               "url",
-                               curl_url_strerror(code));
-    } else if (strcmp(scheme, "https") != 0 && !(client->allow_plain_http && strcmp(scheme, "http") == 0)) {
-        status = spw_error_set(err, SPW_STATUS_REFUSED,
-                               "request: %s:// is not allowed; use https:// or allow "
-                               "plain http for this account",
-                               scheme);
-    }
-    curl_free(scheme);
-    curl_url_cleanup(parsed);
+    enum spw_status status = spw_url_check(url, client->allow_plain_http, err);
     if (status == SPW_STATUS_OK) {
         free(client->checked_url);
         client->checked_url = strdup(url);
@@ -651,6 +653,7 @@ static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct
     CURLcode code = set_method(call, easy, request);
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_HTTPHEADER, call->headers);
+    SET(CURLOPT_MAXLIFETIME_CONN, lifetime_max_s(call->client));
     SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
     SET(CURLOPT_CONNECTTIMEOUT_MS,
         request->connect_timeout_ms > 0 ? milliseconds_up(request->connect_timeout_ms * 1000000U - 1) : 0L);
@@ -783,6 +786,7 @@ enum spw_status spw_http_client_send(struct spw_http_client *client, const struc
 void spw_http_call_cancel(struct spw_http_call *call)
 {
     if (!call->finishing) {
+        note_silence(call);
         call_end(call, false);
     }
 }

@@ -4,6 +4,7 @@ deadlines by the loop's own clock, a provider that lies. Needs SPILLWAY_BIN.
 import base64
 import collections
 import http.server
+import itertools
 import json
 import os
 import socket
@@ -152,6 +153,46 @@ def test_enhance_your_calm_is_throttling_and_no_loop(place, backend, listen):
     assert {told(answer)[1] for answer in answers} == {"rate-limit-429"}, [told(answer) for answer in answers]
     assert told(sidecar.quote())[1] == "rate-limit-proactive", "the gate is shut for a moment"
     assert sidecar.metric("spillway_provider_requests_total", account="main", result="throttled") == 2
+
+
+def calculations(answers):
+    """HTTP/2 for one connection: a calculation for each request, until answers(connection number, request number) says no."""
+    body = json.dumps({"items": [{"lineItems": [{"index": i, "tax": {"amount": 1, "rate": 0.09}} for i in range(3)]}]})
+    numbers = itertools.count(1)
+
+    def serve(connection):
+        number, data, requests = next(numbers), b"", 0
+        connection.sendall(frame(4, 0, 0))
+        while more := connection.recv(65536):
+            data += more
+            if data.startswith(b"PRI"):
+                data = data[24:]
+            while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], "big"):
+                length, kind, flags, stream = int.from_bytes(data[:3], "big"), data[3], data[4], data[5:9]
+                data = data[9 + length:]
+                if kind in (0, 1) and flags & 1:
+                    requests += 1
+                    if answers(number, requests):
+                        stream = int.from_bytes(stream, "big")
+                        connection.sendall(frame(1, 4, stream, b"\x88") + frame(0, 1, stream, body.encode()))
+    return serve
+
+
+def test_a_connection_that_died_in_silence_is_not_used_for_ever(place, backend, listen):
+    """HTTP/2 keeps a connection whose streams time out: one that answers nothing is given up."""
+    cert, key = certificate(place.directory)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    tls.set_alpn_protocols(["h2"])
+    stub = listen(calculations(lambda connection, request: connection > 1 or request <= 1), tls)
+    sidecar = place.sidecar(f"https://127.0.0.1:{stub.port}",
+                            account={"allow_plain_http": None, "ca_file": str(cert), "deadline": "1s",
+                                     "breaker": {"mode": "disabled"}})
+    assert told(sidecar.quote()) == LIVE
+    assert told(sidecar.quote()) == fallback("provider-timeout", "timeout") and stub.connections == 1
+    until(lambda: told(sidecar.quote()) == LIVE, "another connection")  # libcurl counts their age in whole seconds
+    assert stub.connections == 2
+    assert told(sidecar.quote()) == LIVE and stub.connections == 2, "the new one is kept"
 
 
 # ---- deadlines by the loop's own clock (CRL-H1) ----
