@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEST = re.compile(r"`((?:unit|prop|model|stress|crash|abi|fuzz|integration|chart)_\w+)`(?: \(([^)]*)\))?")
+TEST = re.compile(r"`((?:unit|prop|model|stress|crash|abi|fuzz|integration|chart|pod)_\w+)`(?: \(([^)]*)\))?")
 
 
 def source_of(test):

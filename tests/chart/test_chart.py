@@ -534,6 +534,68 @@ def test_another_chart_includes_the_sidecar(parent):
     assert app["securityContext"]["runAsUser"] != sidecar_of(pod)["securityContext"]["runAsUser"]
 
 
+# A pod that has env, mounts, init containers and volumes of its own takes the items; a Job as well as a StatefulSet.
+OWN_ITEMS = """\
+{{- $spillway := .Subcharts.spillway }}
+{{- define "shop.podSpec" }}
+terminationGracePeriodSeconds: 90
+securityContext: {{- include "spillway.podSecurity" . | nindent 2 }}
+initContainers:
+  - {name: migrate, image: "registry.example/migrate:1"}
+  {{- include "spillway.sidecar" . | nindent 2 }}
+containers:
+  - name: shop
+    image: registry.example/shop:1
+    env:
+      - {name: SHOP, value: "1"}
+      {{- include "spillway.appEnv" . | nindent 6 }}
+    volumeMounts:
+      {{- include "spillway.appMounts" . | nindent 6 }}
+      - {name: shop, mountPath: /data}
+volumes:
+  - {name: shop, emptyDir: {}}
+  {{- include "spillway.volumes" . | nindent 2 }}
+{{- end }}
+apiVersion: batch/v1
+kind: Job
+metadata: {name: reprice}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      {{- include "shop.podSpec" $spillway | nindent 6 }}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: shop}
+spec:
+  serviceName: shop
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      {{- include "shop.podSpec" $spillway | nindent 6 }}
+  volumeClaimTemplates:
+    - metadata: {name: spillway-store}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+
+
+@pytest.mark.parametrize("parent", ["spillway"], indirect=True)
+def test_items_stand_among_the_pods_own(parent):
+    chart, _ = parent
+    (chart / "templates" / "checkout.yaml").write_text(OWN_ITEMS)
+    documents = render("--set", "spillway.store.kind=external", chart=chart)
+    for kind, name in (("Job", "reprice"), ("StatefulSet", "shop")):
+        pod = documents[kind, name]["spec"]["template"]["spec"]
+        assert [c["name"] for c in pod["initContainers"]] == ["migrate", "spillway"]
+        [app] = pod["containers"]
+        assert {"SHOP", "SPILLWAY_URL"} <= {e["name"] for e in app["env"]}
+        assert mounts_of(app).keys() == {"shop", "spillway-pub", "spillway-rw"}
+        # The claim template's volume is the only one that the pod itself does not name.
+        assert mounts_of(pod["initContainers"][1]).keys() - volumes_of(pod).keys() == {"spillway-store"}
+
+
 def test_another_charts_values_reach_the_sidecar(parent):
     chart, name = parent
     documents = render("--set", f"{name}.config.listen.quote=null", "--set", f"{name}.image.tag=9.9", chart=chart)
