@@ -378,7 +378,8 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                           .version = SPW_VERSION,
                                           .loop = s->loop,
                                           .state = s->state,
-                                          .store = s->store};
+                                          .store = s->store,
+                                          .reconcile = s->reconcile};
     status = spw_control_start(&control, &s->control, err);
     if (status == SPW_STATUS_OK && c->spool_dir[0])
         status = spw_spool_start(s->store, c->spool_dir, &s->spool, err);

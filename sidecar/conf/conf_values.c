@@ -31,6 +31,7 @@ static const char of_list[] =
     "applications (mode: off switches one off in place)";
 static const char of_uses[] =
     "integrations may be added behind those there are; to take one away or move it needs a restart";
+static const char of_reconcile[] = "reconciliation is made at a start";
 static const char of_loop[] = "the loop is made at a start";
 static const char of_account[] =
     "calls of an account may be under way: one is taken away at a start (limit.rate: 0/s stops its calls)";
@@ -215,6 +216,33 @@ static void print_log_format(FILE *out, const void *of)
     fputs(((const struct spw_conf *)of)->log_json ? "json" : "text", out);
 }
 
+static void print_cap(FILE *out, int64_t minor, const char *unit)
+{
+    char text[32];
+    spw_format_minor(minor, text, sizeof text);
+    fprintf(out, "%s/%s", text, unit);
+}
+
+static void print_absorb_under(FILE *out, const void *of)
+{
+    print_cap(out, ((const struct spw_conf *)of)->reconcile.absorb_under_minor, "order");
+}
+
+static void print_absorb_period(FILE *out, const void *of)
+{
+    print_cap(out, ((const struct spw_conf *)of)->reconcile.absorb_period_minor, "day");
+}
+
+static void print_over_collected(FILE *out, const void *of)
+{
+    fputs(((const struct spw_conf *)of)->reconcile.refund ? "refund" : "remit", out);
+}
+
+static void print_filing(FILE *out, const void *of)
+{
+    fputs(((const struct spw_conf *)of)->reconcile.file ? "on" : "off", out);
+}
+
 /* ---- the tables ---- */
 
 static const char *const reset_words[] = {"auto", "delta_s", "delta_ms", "epoch_s", "epoch_ms"};
@@ -333,6 +361,11 @@ static const struct row whole_rows[] = {
     WHOLE("loop.backend", of_loop, TEXT, loop_backend),
     WHOLE("log.level", NULL, TEXT, log_level),
     OWN_PRINT("log.format", NULL, print_log_format),
+    WHOLE("reconcile.within", of_reconcile, MS, reconcile.within_ms),
+    OWN_PRINT("reconcile.absorb_under", of_reconcile, print_absorb_under),
+    OWN_PRINT("reconcile.absorb_period", of_reconcile, print_absorb_period),
+    OWN_PRINT("reconcile.over_collected", of_reconcile, print_over_collected),
+    OWN_PRINT("reconcile.filing", of_reconcile, print_filing),
     WHOLE("drain", NULL, MS, drain_ms),
     WHOLE("test.seed", of_loop, COUNT, test_seed),
 };

@@ -20,6 +20,7 @@
 struct spw_conf;
 struct spw_loop;
 struct spw_state;
+struct spw_reconcile;
 struct spw_store;
 struct spw_control;
 
@@ -33,6 +34,7 @@ struct spw_control_options {
     struct spw_loop *loop;
     struct spw_state *state;
     struct spw_store *store;
+    struct spw_reconcile *reconcile; /* NULL: nothing is reconciled */
 };
 
 /* Opens the sockets and starts the thread; calls are answered as soon as the loop runs. Health says NOT_SERVING until

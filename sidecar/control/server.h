@@ -38,6 +38,7 @@ struct spw_control {
     struct spw_loop *loop;
     struct spw_state *state;
     struct spw_store *store;
+    struct spw_reconcile *reconcile;
     char version[32];
     uint64_t started_ns;
     uint16_t tcp_port;

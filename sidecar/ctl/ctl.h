@@ -77,6 +77,8 @@ extern const struct spw_ctl_command spw_ctl_gate_commands[];
 extern const struct spw_ctl_command spw_ctl_changes_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
+extern const struct spw_ctl_command spw_ctl_exceptions_commands[];
+extern const struct spw_ctl_command spw_ctl_reconcile_commands[];
 extern const struct spw_ctl_command spw_ctl_headers_commands[];
 extern const struct spw_ctl_command spw_ctl_replay_commands[];
 extern const struct spw_ctl_command spw_ctl_check_commands[];

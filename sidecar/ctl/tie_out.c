@@ -17,14 +17,12 @@
 #include "shm/spw_layout.h"
 #include "sidecar/conf/conf.h"
 #include "sidecar/ctl/client.h"
+#include "sidecar/ctl/csv_read.h"
 #include "sidecar/ctl/flags.h"
 #include "sidecar/message/json.h"
 #include "sidecar/provider/decimal.h"
 
-#define LIST_TIMEOUT_MS  UINT64_C(3600000)
-#define COLUMNS_MAX      128
-#define RECORD_MAX_BYTES ((size_t)1 << 20)
-#define NO_COLUMN        (-1)
+#define LIST_TIMEOUT_MS UINT64_C(3600000)
 
 /* One order of the shop's. */
 struct entry {
@@ -48,100 +46,9 @@ struct tie_out {
 
 /* ---- the shop's list ---- */
 
-struct record {
-    char *text; /* the fields, NUL after each */
-    size_t used, room;
-    size_t field[COLUMNS_MAX]; /* offsets */
-    int fields_count;
-    uint64_t line; /* where it begins */
-};
-
-static bool put_byte(struct record *r, char byte)
+static int keep_entry(struct tie_out *t, const struct spw_csv_record *r, int id_column, int tax_column)
 {
-    if (r->used == RECORD_MAX_BYTES)
-        return false;
-    if (r->used == r->room) {
-        size_t room = r->room ? 2 * r->room : 1024;
-        char *text = realloc(r->text, room);
-        if (!text)
-            return false;
-        r->text = text;
-        r->room = room;
-    }
-    r->text[r->used++] = byte;
-    return true;
-}
-
-/* The next record; a quoted field may hold commas, quotes (doubled) and line ends. false: none, or *fault says why. */
-static bool read_record(FILE *file, struct record *r, uint64_t *line, const char **fault)
-{
-    bool quoted = false, any = false;
-    int byte;
-    r->used = 0;
-    r->fields_count = 1;
-    r->field[0] = 0;
-    r->line = *line;
-    while ((byte = getc(file)) != EOF) {
-        any = true;
-        *line += byte == '\n';
-        if (quoted && byte == '"') {
-            int next = getc(file);
-            quoted = next == '"';
-            if (!quoted && next != EOF)
-                ungetc(next, file);
-            if (!quoted)
-                continue;
-        } else if (byte == '"' && r->used == r->field[r->fields_count - 1]) {
-            quoted = true;
-            continue;
-        } else if (!quoted && byte == '\n') {
-            break;
-        } else if (!quoted && byte == ',') {
-            if (r->fields_count == COLUMNS_MAX) {
-                *fault = "has more than 128 columns";
-                return false;
-            }
-            if (!put_byte(r, 0))
-                break;
-            r->field[r->fields_count++] = r->used;
-            continue;
-        }
-        if (!put_byte(r, (char)byte)) {
-            *fault = "is longer than 1 MiB: is a quotation mark missing?";
-            return false;
-        }
-    }
-    if (quoted)
-        *fault = "opens a quotation mark that is never closed";
-    while (any && !quoted && r->used > r->field[r->fields_count - 1] && r->text[r->used - 1] == '\r')
-        r->used--;
-    return any && !quoted && put_byte(r, 0);
-}
-
-/* What a spreadsheet was told not to calculate begins with an apostrophe, as in our own exports. */
-static const char *field_of(const struct record *r, int column)
-{
-    const char *text = column >= 0 && column < r->fields_count ? r->text + r->field[column] : "";
-    while (*text == ' ')
-        text++;
-    return text[0] == '\'' && text[1] && strchr("=+-@\t", text[1]) ? text + 1 : text;
-}
-
-static int column_of(const struct record *head, const char *name)
-{
-    for (int i = 0; i < head->fields_count; i++) {
-        const char *text = field_of(head, i);
-        if (i == 0 && strncmp(text, "\xEF\xBB\xBF", 3) == 0)
-            text += 3;
-        if (strcmp(text, name) == 0)
-            return i;
-    }
-    return NO_COLUMN;
-}
-
-static int keep_entry(struct tie_out *t, const struct record *r, int id_column, int tax_column)
-{
-    const char *id = field_of(r, id_column), *tax = field_of(r, tax_column);
+    const char *id = spw_csv_field(r, id_column), *tax = spw_csv_field(r, tax_column);
     struct entry entry = {.line = r->line};
     if (!id[0] || strlen(id) >= sizeof entry.order_id)
         return spw_ctl_fail(t->ctl, SPW_CTL_REFUSED,
@@ -165,22 +72,23 @@ static int keep_entry(struct tie_out *t, const struct record *r, int id_column, 
     return SPW_CTL_OK;
 }
 
-static int read_entries(struct tie_out *t, FILE *file, struct record *r)
+static int read_entries(struct tie_out *t, FILE *file, struct spw_csv_record *r)
 {
     uint64_t line = 1;
     const char *fault = NULL;
-    if (!read_record(file, r, &line, &fault))
+    if (!spw_csv_read(file, r, &line, &fault))
         return spw_ctl_fail(t->ctl, SPW_CTL_REFUSED, "%s:1: %s", t->file, fault ? fault : "is empty");
-    int id = column_of(r, "order_id"), tax = column_of(r, "tax_collected"), state = column_of(r, "state");
-    tax = tax == NO_COLUMN ? column_of(r, "tax") : tax;
-    if (id == NO_COLUMN || tax == NO_COLUMN)
+    int id = spw_csv_column(r, "order_id"), tax = spw_csv_column(r, "tax_collected"),
+        state = spw_csv_column(r, "state");
+    tax = tax == SPW_CSV_NO_COLUMN ? spw_csv_column(r, "tax") : tax;
+    if (id == SPW_CSV_NO_COLUMN || tax == SPW_CSV_NO_COLUMN)
         return spw_ctl_fail(t->ctl, SPW_CTL_REFUSED,
                             "%s:1: its head lacks %s: name the columns order_id and tax_collected", t->file,
-                            id == NO_COLUMN ? "order_id" : "tax_collected (or tax)");
-    while (read_record(file, r, &line, &fault)) {
-        if (r->fields_count == 1 && !field_of(r, 0)[0])
+                            id == SPW_CSV_NO_COLUMN ? "order_id" : "tax_collected (or tax)");
+    while (spw_csv_read(file, r, &line, &fault)) {
+        if (r->fields_count == 1 && !spw_csv_field(r, 0)[0])
             continue;
-        if (strcmp(field_of(r, state), "cancelled") == 0)
+        if (strcmp(spw_csv_field(r, state), "cancelled") == 0)
             continue;
         int code = keep_entry(t, r, id, tax);
         if (code)
@@ -201,7 +109,7 @@ static int by_id(const void *a, const void *b)
 static int read_shop(struct tie_out *t)
 {
     FILE *file = fopen(t->file, "re");
-    struct record record = {.text = NULL};
+    struct spw_csv_record record = {.text = NULL};
     if (!file)
         return spw_ctl_fail(t->ctl, SPW_CTL_REFUSED, "%s: cannot be opened: %s", t->file, strerror(errno));
     int code = read_entries(t, file, &record);

@@ -15,7 +15,7 @@
 #include "shm/spw_admission.h"
 #include "sidecar/conf/conf.h"
 #include "sidecar/provider/provider.h"
-#include "sidecar/reconcile/forecast.h"
+#include "sidecar/reconcile/progress.h"
 #include "sidecar/state/state.h"
 #include "sidecar/store/store.h"
 
@@ -77,17 +77,5 @@ uint64_t spw_reconcile_turn(struct spw_reconcile *reconcile);
 void spw_reconcile_stop(struct spw_reconcile *reconcile);
 /* After the store is closed: it may still have held requests. */
 void spw_reconcile_destroy(struct spw_reconcile *reconcile);
-
-struct spw_reconcile_status {
-    const char *account;
-    uint64_t pending_count, filings_count, exceptions_count;
-    int64_t oldest_unix_ms; /* placed; of what is to be reconciled or filed; 0 = none */
-    struct spw_forecast forecast;
-    uint64_t under_way_count;
-    uint64_t calls_total, retries_total, reconciled_total, filed_total, filing_failed_total;
-};
-uint32_t spw_reconcile_accounts_count(const struct spw_reconcile *reconcile);
-void spw_reconcile_status(struct spw_reconcile *reconcile, uint32_t account,
-                          struct spw_reconcile_status *out);
 
 #endif

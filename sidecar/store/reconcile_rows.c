@@ -527,6 +527,7 @@ static int write_decided(struct spw_batch *batch, const struct standing *was,
         batch->ledger, SPW_STATEMENT_ROW_DECIDED,
         "UPDATE flags SET reconcile_state=?2, filing_state=?3,"
         " filing_next_unix_ms=CASE WHEN filing_state=?3 THEN filing_next_unix_ms ELSE 0 END,"
+        " filing_attempts=CASE WHEN filing_state=?3 THEN filing_attempts ELSE 0 END,"
         " decision=CASE ?4 WHEN '' THEN decision ELSE ?4 END, note=CASE ?5 WHEN '' THEN note ELSE ?5 END,"
         " decided_by=?6, reconcile_attempts=CASE ?7 WHEN 1 THEN 0 ELSE reconcile_attempts END,"
         " reconcile_next_unix_ms=CASE ?7 WHEN 1 THEN 0 ELSE reconcile_next_unix_ms END,"
@@ -553,42 +554,103 @@ static int write_decided(struct spw_batch *batch, const struct standing *was,
     return rc;
 }
 
-static int run_decide(struct spw_batch *batch, struct spw_store_job *job)
+/* May it be decided so? *over: there is nothing (more) to do; a refusal is in the request's job. */
+static int check_decision(struct spw_batch *batch, struct spw_decide_request *r, struct standing *was,
+                          bool *over)
 {
-    struct spw_decide_request *r = (struct spw_decide_request *)(void *)job;
-    struct standing was;
+    struct spw_store_job *job = &r->job;
     int rc;
-    bool note = r->decision == SPW_DECIDE_NOTE;
+    bool note = r->decision == SPW_DECIDE_NOTE, retry = r->decision == SPW_DECIDE_RETRY;
+    *over = true;
     if (r->decision >= SPW_DECIDE_COUNT || !spw_utf8_is_name(r->by, strlen(r->by)) || !r->by[0] ||
         (note && !r->note[0])) {
         spw_error_set(&job->error, SPW_STATUS_INVALID, "%s: say who decides, and what; a note has words",
                       r->flag_id);
         return SQLITE_OK;
     }
-    if (!begin_change(batch, job, r->flag_id, &was, &rc))
+    if (!begin_change(batch, job, r->flag_id, was, &rc))
         return rc;
-    r->revision = was.revision;
-    if (!note && was.state == SPW_RECONCILE_RESOLVED && strcmp(was.by, r->by) == 0 &&
-        strcmp(was.decision, spw_decision_word(r->decision)) == 0)
+    r->revision = was->revision;
+    if (!note && was->state == SPW_RECONCILE_RESOLVED && strcmp(was->by, r->by) == 0 &&
+        strcmp(was->decision, spw_decision_word(r->decision)) == 0)
         return SQLITE_OK;
-    if (r->expected_revision && was.revision != r->expected_revision) {
-        refuse_changed(job, r->flag_id, &was, r->expected_revision);
+    if (r->expected_revision && was->revision != r->expected_revision) {
+        refuse_changed(job, r->flag_id, was, r->expected_revision);
         return SQLITE_OK;
     }
-    if (!note && was.state != SPW_RECONCILE_EXCEPTION) {
+    if (!note && was->state != SPW_RECONCILE_EXCEPTION && !(retry && was->filing == SPW_FILING_FAILED)) {
         spw_error_set(&job->error, SPW_STATUS_INVALID,
                       "%s: is %s, not an exception: nothing is to be decided", r->flag_id,
-                      spw_reconcile_state_name(was.state));
+                      spw_reconcile_state_name(was->state));
         return SQLITE_OK;
     }
-    bool retry = r->decision == SPW_DECIDE_RETRY;
-    enum spw_reconcile_state state = note    ? was.state
-                                     : retry ? SPW_RECONCILE_PENDING
-                                             : SPW_RECONCILE_RESOLVED;
-    bool file = r->file && !note && !retry && was.filing != SPW_FILING_FILED && was.filing != SPW_FILING_SENT;
-    rc = write_decided(batch, &was, r, state, file ? SPW_FILING_NEEDED : was.filing);
-    r->revision++;
+    *over = false;
+    return SQLITE_OK;
+}
+
+static int apply_decision(struct spw_batch *batch, struct spw_decide_request *r, const struct standing *was)
+{
+    bool note = r->decision == SPW_DECIDE_NOTE, retry = r->decision == SPW_DECIDE_RETRY;
+    bool refile = retry && was->state != SPW_RECONCILE_EXCEPTION;
+    enum spw_reconcile_state state = note || refile ? was->state
+                                     : retry        ? SPW_RECONCILE_PENDING
+                                                    : SPW_RECONCILE_RESOLVED;
+    bool file = refile || (r->file && !note && !retry && was->filing != SPW_FILING_FILED &&
+                           was->filing != SPW_FILING_SENT);
+    r->revision = was->revision + 1;
+    return write_decided(batch, was, r, state, file ? SPW_FILING_NEEDED : was->filing);
+}
+
+static int run_decide(struct spw_batch *batch, struct spw_store_job *job)
+{
+    struct spw_decide_request *r = (struct spw_decide_request *)(void *)job;
+    struct standing was;
+    bool over;
+    int rc = check_decision(batch, r, &was, &over);
+    return rc == SQLITE_OK && !over ? apply_decision(batch, r, &was) : rc;
+}
+
+static bool is_named_before(const struct spw_decide_all_request *all, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        if (strcmp(all->decisions[k].flag_id, all->decisions[i].flag_id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int run_decide_all(struct spw_batch *batch, struct spw_store_job *job)
+{
+    struct spw_decide_all_request *all = (struct spw_decide_all_request *)(void *)job;
+    struct standing was;
+    bool over;
+    int rc = SQLITE_OK;
+    all->refused_count = 0;
+    for (uint32_t i = 0; i < all->decisions_count && rc == SQLITE_OK; i++) {
+        struct spw_decide_request *r = &all->decisions[i];
+        memset(&r->job.error, 0, sizeof r->job.error);
+        if (is_named_before(all, i))
+            spw_error_set(&r->job.error, SPW_STATUS_INVALID, "%s: is decided twice", r->flag_id);
+        else
+            rc = check_decision(batch, r, &was, &over);
+        all->refused_count += r->job.error.status != SPW_STATUS_OK;
+    }
+    if (rc == SQLITE_OK && all->refused_count) {
+        spw_error_set(&job->error, SPW_STATUS_INVALID, "%u of %u decisions are refused: nothing was changed",
+                      all->refused_count, all->decisions_count);
+        return SQLITE_OK;
+    }
+    for (uint32_t i = 0; i < all->decisions_count && rc == SQLITE_OK; i++) {
+        rc = check_decision(batch, &all->decisions[i], &was, &over);
+        if (rc == SQLITE_OK && !over)
+            rc = apply_decision(batch, &all->decisions[i], &was);
+    }
     return rc;
+}
+
+void spw_store_decide_all(struct spw_store *store, struct spw_decide_all_request *request)
+{
+    spw_store_submit(store, &request->job, run_decide_all);
 }
 
 void spw_store_decide(struct spw_store *store, struct spw_decide_request *request)

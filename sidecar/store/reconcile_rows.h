@@ -93,7 +93,7 @@ void spw_store_filed(struct spw_store *store, struct spw_filed_request *request)
 
 enum spw_exception_decision {
     SPW_DECIDE_NOTE,   /* only the note; the state stays, whatever it is */
-    SPW_DECIDE_RETRY,  /* EXCEPTION -> PENDING, attempts begin anew */
+    SPW_DECIDE_RETRY,  /* EXCEPTION -> PENDING; a filing that was set aside -> NEEDED; attempts begin anew */
     SPW_DECIDE_ABSORB, /* EXCEPTION -> RESOLVED, the shop bears what was under-collected */
     SPW_DECIDE_REMIT,  /* EXCEPTION -> RESOLVED, what was over-collected goes to the state */
     SPW_DECIDE_REFUND, /* EXCEPTION -> RESOLVED, ... goes back to the customer */
@@ -117,6 +117,16 @@ struct spw_decide_request {
 };
 /* OK, also for a decision that the row has already from the same person. CONFLICT, NOT_FOUND, INVALID as above. */
 void spw_store_decide(struct spw_store *store, struct spw_decide_request *request);
+
+/* Several decisions, all of them or none. job.error INVALID: some are refused, each by its own job.error. The same flag twice
+ * is refused. The decisions are the caller's memory; their jobs are not handed over. */
+struct spw_decide_all_request {
+    struct spw_store_job job;
+    struct spw_decide_request *decisions;
+    uint32_t decisions_count;
+    uint32_t refused_count; /* filled in */
+};
+void spw_store_decide_all(struct spw_store *store, struct spw_decide_all_request *request);
 
 /* Rows in a state, by sequence; any thread, as spw_store_export. */
 struct spw_rows_filter {

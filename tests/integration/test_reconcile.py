@@ -111,3 +111,135 @@ def test_failures_lost_replies_and_kills(place, provider):
     reconciled = place.sql("SELECT count(*) FROM history WHERE who='reconcile' AND from_state='pending' AND"
                            " to_state<>'pending'")
     assert reconciled == [(count,)]  # each result is posted once
+
+
+def exceptions(sidecar, *words):
+    import csv
+    return list(csv.DictReader(sidecar.ctl("exceptions", "list", "--format", "csv", *words).stdout.splitlines()))
+
+
+def wait_states(sidecar, **counts):
+    def there():
+        metrics = sidecar.metrics()
+        return all(metrics["spillway_flags_reconciliation", (("state", state.replace("_", "-")),)] == count
+                   for state, count in counts.items())
+    until(there, str(counts))
+
+
+def test_over_and_under_are_kept_apart_and_capped(place):
+    """The provider's rate is 9.1 % (0.07 over) or 9.3 % (0.08 under); of twenty cents a day two orders take sixteen."""
+    mock = place.mock("--rate", "9.3%")
+    config = {"reconcile": {"absorb_under": "0.10/order", "absorb_period": "0.20/day", "over_collected": "refund",
+                            "filing": "off"}}
+    sidecar = place.sidecar(mock, account=account(place, "taxcloud"), config=config)
+    for i in range(4):
+        fall_back(sidecar, f"u-{i}")
+    wait_states(sidecar, absorbed_under=2, exception=2)
+    rows = exceptions(sidecar)
+    assert [row["variance"] for row in rows] == ["-0.08", "-0.08"]
+    assert all( "absorb_period 0.20 is used up" in row["reason"] for row in rows), rows
+    mock.__exit__()
+    place.mocks.remove(mock)
+    lower = place.mock("--rate", "9.1%")
+    sidecar.stop()
+    sidecar = place.sidecar(lower, account=account(place, "taxcloud"))
+    fall_back(sidecar, "o-1")
+    fall_back(sidecar, "o-2", tax="3.00")
+    wait_states(sidecar, over_collected_refund=1, exception=3)
+    report = sidecar.ctl("reconcile", "report", "--format", "csv").stdout.splitlines()
+    lines = {line.split(",")[3]: line.split(",") for line in report[1:]}
+    head = report[0].split(",")
+    at = {name: i for i, name in enumerate(head)}
+    assert lines["absorbed-under"][at["under"]] == "-0.16" and lines["absorbed-under"][at["over"]] == "0.00"
+    assert lines["over-collected-refund"][at["over"]] == "0.07"
+    assert lines["exception"][at["orders"]] == "3"
+    assert "main" in sidecar.ctl("reconcile", "status").stdout
+    assert sidecar.ctl("reconcile", "report", "--format", "json").stdout
+
+
+def test_decisions_one_by_one_and_by_file(place):
+    mock = place.mock("--rate", "20%")
+    sidecar = place.sidecar(mock, account=account(place, "taxjar"), config=ON)
+    flags = [fall_back(sidecar, f"o-{i}")["fallback"]["flag_id"] for i in range(4)]
+    wait_states(sidecar, exception=4)
+    sidecar.ctl("exceptions", "annotate", flags[0], "--note", "asked", "--by", "ann")
+    sidecar.ctl("exceptions", "resolve", flags[0], "--decision", "absorb", "--file", "yes", "--by", "ann")
+    shown = sidecar.ctl("exceptions", "show", flags[0]).stdout
+    assert "absorb" in shown and "ann: exception -> resolved" in shown
+    assert settled(sidecar, flags[0])["filing"] == "filed"
+    text = sidecar.ctl("exceptions", "list", "--format", "csv").stdout.splitlines()
+    at = text[0].split(",").index("decision")
+
+    def upload(words, code):
+        import csv
+        rows = list(csv.reader(text))
+        for row, word in zip(rows[1:], words):
+            row[at] = word
+        with open(place.directory / "decided.csv", "w", newline="") as out:
+            csv.writer(out).writerows(rows)
+        return sidecar.ctl("exceptions", "upload", place.directory / "decided.csv", "--by", "bob", code=code)
+    refused = upload(["accept", "acept", "accept"], 1)
+    assert "decided.csv:3: decision" in refused.stderr and "nothing was changed" in refused.stderr
+    sidecar.ctl("exceptions", "annotate", flags[2], "--note", "changed meanwhile", "--by", "ann")
+    refused = upload(["accept", "accept", "accept"], 1)
+    assert "decided.csv:3:" in refused.stderr and "revision" in refused.stderr
+    wait_states(sidecar, exception=3, resolved=1)
+    upload(["accept", "", "remit"], 0)
+    wait_states(sidecar, exception=1, resolved=3)
+    upload(["accept", "", "remit"], 0)  # the same again changes nothing
+    wait_states(sidecar, exception=1, resolved=3)
+
+
+def test_what_a_provider_refuses_for_good_is_set_aside(place):
+    mock = place.mock("--rate", "9.2%")
+    mock.script({"status": 422, "path_contains": "/transactions/orders"})
+    sidecar = place.sidecar(mock, account=account(place, "taxjar"), config=ON)
+    flag = fall_back(sidecar, "o-1")["fallback"]["flag_id"]
+    r = settled(sidecar, flag)
+    assert (r["state"], r["filing"]) == ("noise", "failed") and "422" in r["filing_error"], r
+    row, = exceptions(sidecar, "--state", "set-aside")
+    assert row["flag_id"] == flag
+    mock.script()
+    sidecar.ctl("exceptions", "resolve", flag, "--decision", "retry", "--by", "ann")
+    until(lambda: reconciliation(sidecar, flag)["filing"] == "filed", "the second try")
+    assert len(documents(mock, "taxjar")) == 1
+
+
+def test_yesterday_is_gone_for_taxjar_alone(place):
+    mock = place.mock("--rate", "9.2%")
+    config = {**ON, "reconcile": {"filing": "off"}}
+    place.config["accounts"]["jar"] = place.account(mock.url, **account(place, "taxjar"))
+    sidecar = place.sidecar(mock, account=account(place, "taxcloud"), config=config)
+    jar = fall_back(sidecar, "o-1", account="jar", date="2025-11-28")["fallback"]["flag_id"]
+    cloud = fall_back(sidecar, "o-2", date="2025-11-28")["fallback"]["flag_id"]
+    wait_states(sidecar, noise=1, exception=1)
+    assert "taxjar cannot calculate for a past date" in reconciliation(sidecar, jar)["reason"]
+    assert reconciliation(sidecar, cloud)["state"] == "noise"
+
+
+def test_orders_that_are_taken_back(place):
+    """Before it was filed nothing is filed; afterwards it is an exception that says so."""
+    mock = place.mock("--rate", "9.2%")
+    sidecar = place.sidecar(mock, account=account(place, "avatax"))
+    early = fall_back(sidecar, "o-1")["fallback"]["flag_id"]
+    late = fall_back(sidecar, "o-2")["fallback"]["flag_id"]
+    assert sidecar.post("/spillway/v1/orders/o-1/cancel").status in (200, 202)
+    until(lambda: sidecar.flag(early)["state"] == "cancelled", "the cancellation")
+    sidecar.stop()
+    sidecar = place.sidecar(config=ON)
+    assert settled(sidecar, late)["filing"] == "filed"
+    assert sidecar.post("/spillway/v1/orders/o-2/cancel").status in (200, 202)
+    wait_states(sidecar, exception=1)
+    assert "taken back after it was filed" in reconciliation(sidecar, late)["reason"]
+    assert list(documents(mock, "avatax")) == ["avatax/ACME/o-2"]
+    assert "reconciliation" not in sidecar.flag(early)
+
+
+def test_too_little_capacity_alarms_at_once(place):
+    mock = place.mock("--rate", "9.2%")
+    sidecar = place.sidecar(mock, account=account(place, "taxjar", limit={"rate": "1/min", "burst": 2}),
+                            config={"reconcile": {"within": "1m"}})
+    for i in range(3):
+        fall_back(sidecar, f"o-{i}")
+    sidecar.wait_log("reconcile.late: account main:")
+    assert "LATE" in sidecar.ctl("reconcile", "status").stdout
