@@ -22,6 +22,7 @@
 #include "sidecar/loop/loop.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/state/state.h"
+#include "sidecar/store/reconcile_rows.h"
 #include "sidecar/store/store.h"
 
 #define RATES_CAPACITY 5000u
@@ -458,6 +459,33 @@ enum spw_status spw_store_find(struct spw_store *store, const char *reference, u
         fn(owner, &row);
     }
     return SPW_STATUS_OK;
+}
+
+enum spw_status spw_store_rows(struct spw_store *store, const struct spw_rows_filter *filter,
+                               uint64_t after_sequence, uint32_t max_count, spw_flag_fn *fn, void *owner,
+                               uint64_t *next_sequence, struct spw_error *err)
+{
+    (void)store, (void)filter, (void)max_count, (void)fn, (void)owner, (void)err;
+    *next_sequence = after_sequence;
+    return SPW_STATUS_OK;
+}
+
+enum spw_status spw_store_history(struct spw_store *store, const char *flag_id, spw_history_fn *fn,
+                                  void *owner, struct spw_error *err)
+{
+    (void)store, (void)flag_id, (void)fn, (void)owner, (void)err;
+    return SPW_STATUS_OK;
+}
+
+void spw_store_decide_all(struct spw_store *store, struct spw_decide_all_request *request)
+{
+    (void)store, (void)request;
+}
+
+enum spw_status spw_store_wait(struct spw_store *store, struct spw_store_job *job)
+{
+    (void)store;
+    return job->error.status;
 }
 
 void spw_store_counts(struct spw_store *store, struct spw_store_counts *out)
