@@ -310,21 +310,19 @@ static void finish_by_curl(struct spw_http_call *call, CURLcode code)
  * hour: so no connection from before this moment is used again. */
 static void note_silence(struct spw_http_call *call)
 {
-    struct spw_http_client *client = call->client;
     long connects = 1;
-    uint64_t now_ns = spw_loop_now_ns(client->loop);
+    uint64_t now_ns = spw_loop_now_ns(call->client->loop);
     if (call->attempts > 0 && call->answer_headers.bytes == 0 && now_ns - call->sent_ns >= SILENCE_NS &&
-        curl_easy_getinfo(call->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects == 0)
-        client->silent_ns = now_ns;
+        curl_easy_getinfo(call->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects == 0) {
+        call->client->silent_ns = now_ns;
+    }
 }
 
 /* How old a kept connection may be to be used again; 0 = any age. */
 static long lifetime_max_s(const struct spw_http_client *client)
 {
-    if (client->silent_ns == 0)
-        return 0;
     uint64_t s = (spw_loop_now_ns(client->loop) - client->silent_ns) / 1000000000U;
-    return s < 1 ? 1 : s > (uint64_t)INT_MAX ? (long)INT_MAX : (long)s;
+    return client->silent_ns == 0 ? 0 : s < 1 ? 1 : s > (uint64_t)INT_MAX ? (long)INT_MAX : (long)s;
 }
 
 static void on_deadline(struct spw_loop *loop, struct spw_loop_timer *timer)

@@ -1,12 +1,14 @@
 /* client.h: HTTP requests to providers: libcurl's multi interface driven by the loop.
  *
- * Owns: connections to providers. Called by: decide.c (the decision tree). Thread: the loop thread.
+ * Owns: connections to providers. Called by: flight.c, pass_call.c, errand.c. Thread: the loop thread.
  *
  * A request gets exactly one call of its done function, never from inside spw_http_client_send. Nothing is retried
  * here but one thing: a kept connection that turns out dead before a byte of answer came is replaced once, as every
- * HTTP client does (attempts is 2 then). No redirect is followed, no cookie kept, environment proxies and netrc are
- * ignored, TLS is verified, names are resolved without stalling the loop, and the answer's size is capped after
- * decompression: bodies arrive decoded, so who passes headers on drops Content-Encoding and Content-Length.
+ * HTTP client does (attempts is 2 then). One that stayed silent until its call was given up is not used again.
+ *
+ * No redirect is followed, no cookie kept, environment proxies and netrc are ignored, TLS is verified, names are
+ * resolved without stalling the loop, and the answer's size is capped after decompression: bodies arrive decoded, so
+ * who passes headers on drops Content-Encoding and Content-Length.
  *
  * Host, Content-Length, Transfer-Encoding, Connection, Accept-Encoding and Expect are set here; lines with these names
  * in a request are left out.
