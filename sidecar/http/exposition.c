@@ -1,6 +1,7 @@
 /* exposition.c: see exposition.h. */
 #include "sidecar/http/exposition.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -55,7 +56,10 @@ void spw_metric_put(FILE *out, enum spw_metric metric, double value, ...)
         put_labels(out, labels, values);
         fputc('}', out);
     }
-    fprintf(out, " %.15g\n", value);
+    if (isinf(value))
+        fputs(value > 0 ? " +Inf\n" : " -Inf\n", out);
+    else
+        fprintf(out, " %.15g\n", value);
     va_end(values);
 }
 

@@ -76,6 +76,14 @@ SPW_METRIC(RECONCILE, "spillway_flags_reconciliation", GAUGE, "rows", "state", \
     "Fallback flags by state of reconciliation. [ledger]") \
 SPW_METRIC(OLDEST, "spillway_oldest_unreconciled_seconds", GAUGE, "seconds", "", \
     "How long ago the oldest order was placed whose fallback waits to be reconciled; 0 = none waits. [ledger]") \
+SPW_METRIC(BACKLOG, "spillway_reconcile_backlog", GAUGE, "rows", "account,what", \
+    "What waits to be reconciled (pending) or filed (filings), and what is under way now; absent without a section reconcile. [ledger]") \
+SPW_METRIC(LATE, "spillway_reconcile_late", GAUGE, "0 or 1", "account", \
+    "1 while the oldest row is, or with the capacity that checkout leaves will be, older than reconcile.within. [sidecar]") \
+SPW_METRIC(FORECAST, "spillway_reconcile_forecast_seconds", GAUGE, "seconds", "account", \
+    "How long the backlog takes with the capacity that checkout leaves; +Inf = none is left. [sidecar]") \
+SPW_METRIC(RECONCILED, "spillway_reconcile_events_total", COUNTER, "events", "account,what", \
+    "Calls of reconciliation, second attempts, rows reconciled, rows filed, filings given up. [sidecar]") \
 SPW_METRIC(VARIANCE, "spillway_variance_minor_total", COUNTER, "minor units", "kind,direction", \
     "Collected minus live tax of what was reconciled since the start, by what it is made of; over = too much was collected. [ledger]") \
 SPW_METRIC(FILING, "spillway_flags_filing", GAUGE, "rows", "state", \

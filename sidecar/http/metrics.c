@@ -6,10 +6,12 @@
  */
 #include "sidecar/http/admin.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sidecar/http/exposition.h"
+#include "sidecar/reconcile/engine.h"
 
 /* One scrape. */
 struct scrape {
@@ -262,6 +264,33 @@ static void orders(const struct scrape *s)
     PUT_ONE(ALERT, (double)c->alert_on);
 }
 
+/* One family of what reconciliation says by account. */
+static void reconcile_family(const struct scrape *s, enum spw_metric metric)
+{
+    uint32_t count = s->from->reconcile ? spw_reconcile_accounts_count(s->from->reconcile) : 0;
+    spw_metric_begin(s->out, metric);
+    for (uint32_t i = 0; i < count; i++) {
+        struct spw_reconcile_status r;
+        spw_reconcile_status(s->from->reconcile, i, &r);
+        bool never = r.forecast.takes_ms == SPW_FORECAST_NEVER_MS;
+        if (metric == SPW_METRIC_LATE) {
+            PUT(LATE, (double)r.forecast.late, r.account);
+        } else if (metric == SPW_METRIC_FORECAST) {
+            PUT(FORECAST, never ? (double)INFINITY : (double)r.forecast.takes_ms / 1000, r.account);
+        } else if (metric == SPW_METRIC_BACKLOG) {
+            PUT(BACKLOG, (double)r.pending_count, r.account, "pending");
+            PUT(BACKLOG, (double)r.filings_count, r.account, "filings");
+            PUT(BACKLOG, (double)r.under_way_count, r.account, "under-way");
+        } else {
+            PUT(RECONCILED, (double)r.calls_total, r.account, "calls");
+            PUT(RECONCILED, (double)r.retries_total, r.account, "retries");
+            PUT(RECONCILED, (double)r.reconciled_total, r.account, "reconciled");
+            PUT(RECONCILED, (double)r.filed_total, r.account, "filed");
+            PUT(RECONCILED, (double)r.filing_failed_total, r.account, "filing-failed");
+        }
+    }
+}
+
 static void reconciliation(const struct scrape *s)
 {
     static const char *const kind[SPW_VARIANCE_KINDS] = {"rounding", "rate", "base", "nexus"};
@@ -272,6 +301,10 @@ static void reconciliation(const struct scrape *s)
     for (uint32_t i = 1; i < SPW_RECONCILE_STATES; i++)
         PUT(RECONCILE, (double)c->by_reconcile[i], spw_reconcile_state_name(i));
     PUT_ONE(OLDEST, oldest_ms > 0 ? (double)oldest_ms / 1000 : 0.0);
+    reconcile_family(s, SPW_METRIC_BACKLOG);
+    reconcile_family(s, SPW_METRIC_LATE);
+    reconcile_family(s, SPW_METRIC_FORECAST);
+    reconcile_family(s, SPW_METRIC_RECONCILED);
     BEGIN(VARIANCE);
     for (uint32_t i = 0; i < SPW_VARIANCE_KINDS; i++) {
         PUT(VARIANCE, (double)c->variance_over_minor[i], kind[i], "over");

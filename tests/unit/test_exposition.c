@@ -1,4 +1,5 @@
 /* test_exposition.c: the text of /metrics: escapes, labels in the table's order, histograms. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,9 +51,11 @@ static void labels_follow_the_table(void **state)
     spw_metric_put(t.out, SPW_METRIC_QUOTES, 7, "main", "live");
     spw_metric_put(t.out, SPW_METRIC_ONLY_IN_POD, 12345678901.0);
     spw_metric_put(t.out, SPW_METRIC_TOKENS, 0.125, NULL);
+    spw_metric_put(t.out, SPW_METRIC_FORECAST, HUGE_VAL, "main");
     expect(&t, "spillway_quotes_total{account=\"main\",decision=\"live\"} 7\n"
                "spillway_flags_only_in_pod 12345678901\n"
-               "spillway_tokens{account=\"\"} 0.125\n");
+               "spillway_tokens{account=\"\"} 0.125\n"
+               "spillway_reconcile_forecast_seconds{account=\"main\"} +Inf\n");
 }
 
 static void a_histogram_adds_up(void **state)
