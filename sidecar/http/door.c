@@ -26,6 +26,8 @@ enum {
     SWALLOW_MAX_BYTES =
         1 << 20, /* past the maximum: taken and dropped, so that the caller reads its 413, not a reset */
     CONNECTION_MEMORY_BYTES = 32 << 10, /* headers of a request and of its answer; cleared after each */
+    HEADERS_MAX_BYTES =
+        16 << 10, /* of a request: an answer whose headers find no room would not be sent at all */
     CONNECTIONS_MAX = 256,
     IDLE_TIMEOUT_S = 60,
     RUNS_PER_TURN = 4,
@@ -226,6 +228,7 @@ static void on_connection(void *owner, struct MHD_Connection *mhd, void **contex
 /* -------- is the request plainly framed? -------- */
 
 struct framing {
+    size_t bytes; /* of all headers */
     uint32_t content_length_count;
     uint32_t transfer_encoding_count;
     uint32_t host_count;
@@ -258,6 +261,7 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind, co
 {
     struct framing *framing = context;
     (void)kind;
+    framing->bytes += name_bytes + value_bytes + 4;
     if (!is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
         framing->has_bad_bytes = true;
     } else if (strcasecmp(name, "Content-Length") == 0) {
@@ -309,6 +313,9 @@ static uint32_t check_request(struct spw_door_request *request, const char *vers
     bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
     if (!http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
         return MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED;
+    }
+    if (framing.bytes + strlen(request->target) > HEADERS_MAX_BYTES) {
+        return MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
     }
     size_t method_bytes = strlen(request->method);
     if (method_bytes > METHOD_MAX_BYTES || !is_token(request->method, method_bytes) ||
@@ -409,6 +416,8 @@ static const char *refusal_text(uint32_t status)
     switch (status) {
     case MHD_HTTP_CONTENT_TOO_LARGE:
         return "{\"error\":\"the body is too large\"}\n";
+    case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return "{\"error\":\"the headers are too large\"}\n";
     case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
         return "{\"error\":\"HTTP/1.1 is spoken here\"}\n";
     default:

@@ -10,6 +10,7 @@
 #include "sidecar/http/pass_internal.h"
 
 #define HEADERS_MAX_COUNT 64u
+#define THEIRS_MAX_BYTES  (12u << 10) /* what the door has room for, whatever the request's headers took */
 #define NUMBER_BYTES      24
 
 /* Headers being gathered; names and values of the provider's are copied. */
@@ -80,20 +81,26 @@ void spw_pass_answer_error(struct spw_pass_account *account, struct spw_door_req
 
 static char *copy(struct headers *h, const char *text, size_t bytes)
 {
-    char *own = strndup(text, bytes);
+    bool fits = h->own_count < sizeof h->own / sizeof h->own[0];
+    char *own = fits ? strndup(text, bytes) : NULL;
     if (own)
         h->own[h->own_count++] = own;
     return own;
 }
 
-/* The provider's headers, but for those that belong to its connection; gives its content type. */
+/* The provider's headers, but for those that belong to its connection or are too large; gives its content type. */
 static const char *put_theirs(struct headers *h, const char *block)
 {
     const char *content_type = NULL;
+    size_t bytes = 0;
     struct spw_header_part part;
     while ((block = spw_header_next(block, &part)) && h->count + 12 < HEADERS_MAX_COUNT) {
+        size_t more = part.name_bytes + part.value_bytes + 4;
+        if (bytes + more > THEIRS_MAX_BYTES)
+            continue;
+        bytes += more;
         bool is_type = part.name_bytes == 12 && strncasecmp(part.name, "Content-Type", 12) == 0;
-        if (is_type)
+        if (is_type && !content_type)
             content_type = copy(h, part.value, part.value_bytes);
         if (is_type || !spw_header_passes_back(&part))
             continue;

@@ -263,6 +263,7 @@ LIES = {
     "NUL bytes": answer_with(b'{"items":[\0]}'),
     "deep JSON": answer_with(b"[" * 200000),
     "a header of a hundred kilobytes": answer_with(b"{}", b"X: " + b"a" * 120000 + b"\r\n"),
+    "a thousand content types": answer_with(b"{}", b"Content-Type: a/b\r\n" * 1000),
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
     "HTTP/0.9": b'{"items":[]}',
     "an end in the headers": b"HTTP/1.1 200 OK\r\nContent-Type: app",

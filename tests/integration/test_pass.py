@@ -480,6 +480,39 @@ def test_what_is_too_large_or_too_many(place, backend):
     assert sidecar.sdk("GET", TAX + "/ping").status == 200 and seen(mock) == 1
 
 
+def test_headers_that_find_no_room(place, backend):
+    """A caller's are refused by name; of a provider's, what is too large is left out, and the answer arrives."""
+    asked, large = [], b"X-Long: " + b"a" * 14000 + b"\r\nX-Half: " + b"a" * 9000 + b"\r\nX-Fine: 1\r\n"
+
+    def serve(connection):
+        data = b""
+        while more := connection.recv(65536):
+            data += more
+            if data.endswith(b"\r\n\r\n"):
+                asked.append(data)
+                data = b""
+                connection.sendall(answer_with(b"{}", large))
+    stub = Listener(serve)
+    sidecar = start(place, f"http://127.0.0.1:{stub.port}")
+    assert sidecar.sdk("GET", TAX + "/ping", headers={"X-Long": "a" * 17000}).status == 431
+    for filling in ({}, {"X-Fill": "b" * 15000}):
+        told = sidecar.sdk("GET", TAX + "/ping", headers=filling)
+        assert told.status == 200 and told.text == "{}" and told.headers["X-Fine"] == "1"
+        assert told.headers["X-Long"] is None and len(told.headers["X-Half"]) == 9000
+    stub.close()
+    assert len(asked) == 2
+
+
+def test_an_answer_of_many_content_types(place, backend):
+    body = '{"items": [{"lineItems": [{"index": 0, "itemId": "A", "tax": {"amount": 3.68, "rate": 0.092}}]}]}'
+    stub = Listener(lambda connection: connection.recv(65536) and connection.sendall(
+        answer_with(body.encode(), b"Content-Type: application/json\r\n" * 500)))
+    sidecar = start(place, f"http://127.0.0.1:{stub.port}")
+    told = sidecar.sdk("POST", TAX + "/carts", cart())
+    stub.close()
+    assert told.text == body and told.headers.get_all("Content-Type") == ["application/json"]
+
+
 def test_bodies_and_keys_are_in_no_log(place):
     mock = place.mock()
     sidecar = start(place, mock, config={"log": {"level": "debug"}})
