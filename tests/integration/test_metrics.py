@@ -220,7 +220,7 @@ def test_a_real_prometheus_answers_the_dashboard_and_fires_the_alert(place):
     if not shutil.which("prometheus"):
         pytest.skip("prometheus is not installed (package prometheus)")
     mock = place.mock()
-    sidecar = place.sidecar(mock, {"breaker": {"mode": "disabled"}})
+    sidecar = place.sidecar(mock, config={"reconcile": {"within": "60m"}})
     prometheus = Prometheus(place, place.admin_port)
     alerts = 'ALERTS{alertname="FallbackShareHigh", alertstate="firing"}'
 

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from harness import CONNECTION, quote_body, until
+from harness import quote_body, until
+from test_pass import TAX, cart
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -120,11 +121,16 @@ def test_no_header_can_be_slipped_in(place, far_end):
 def test_an_sdks_trace_goes_on_as_a_child(place, far_end):
     sidecar = place.sidecar(far_end.url, {"listen": f"127.0.0.1:{place.pass_port}"})
     far_end.statuses = [200]
-    path = f"/tax/connections/{CONNECTION}/ping"
+    path = f"{TAX}/ping"
     headers = {"traceparent": PARENT, "tracestate": "a=1", "X-Sdk": "one"}
     assert sidecar.sdk("GET", path, headers=headers).status == 200
     asked = far_end.asked.pop()
     assert child(asked) and asked.get_all("tracestate") == ["a=1"] and asked["X-Sdk"] == "one"
+    # A calculation goes through the decision tree: it falls back here, under the same trace.
+    assert sidecar.sdk("POST", f"{TAX}/carts", cart(), headers=headers).headers["Spillway-Decision"] == "fallback"
+    asked = far_end.asked.pop()
+    assert child(asked) and asked.get_all("tracestate") == ["a=1"]
+    assert f"trace_id={TRACE}" in sidecar.log()
     far_end.statuses = [200]
     assert sidecar.sdk("GET", path, headers={"traceparent": "broken", "tracestate": "a=1"}).status == 200
     asked = far_end.asked.pop()
