@@ -2,14 +2,46 @@
 #include "sidecar/obs/log.h"
 
 #include <stdarg.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "sidecar/obs/log_limit.h"
 #include "sidecar/obs/trace.h"
 
 static enum spw_log_level g_least = SPW_LOG_INFO;
 static bool g_json;
+
+/* Events are a fixed set of words of the code; one more than there is room for is not limited. */
+#define EVENTS_MAX_COUNT 128
+static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    const char *event;
+    struct spw_log_limit limit;
+} g_events[EVENTS_MAX_COUNT];
+
+static bool may_write(const char *event, uint32_t *dropped_count)
+{
+    struct timespec now;
+    bool may = true;
+    *dropped_count = 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    pthread_mutex_lock(&g_lock);
+    for (int i = 0; i < EVENTS_MAX_COUNT; i++) {
+        if (!g_events[i].event)
+            g_events[i].event = event;
+        if (strcmp(g_events[i].event, event) != 0)
+            continue;
+        may = spw_log_limit_take(&g_events[i].limit,
+                                 (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec,
+                                 dropped_count);
+        break;
+    }
+    pthread_mutex_unlock(&g_lock);
+    return may;
+}
 
 static const char *const level_name[] = {"debug", "info", "warn", "error"};
 
@@ -38,10 +70,15 @@ static void write_line(enum spw_log_level level, const char *event, const struct
 static void write_line(enum spw_log_level level, const char *event, const struct spw_trace *trace,
                        const char *format, va_list args)
 {
-    if (level < g_least)
+    uint32_t dropped_count = 0;
+    if (level < g_least || (level > SPW_LOG_DEBUG && !may_write(event, &dropped_count)))
         return;
     char message[1024], traced[96] = "";
     vsnprintf(message, sizeof message, format, args);
+    size_t used = strlen(message);
+    if (dropped_count)
+        snprintf(message + used, sizeof message - used, " [%u lines of this event were left out before]",
+                 dropped_count);
     if (trace && trace->trace_id[0])
         snprintf(traced, sizeof traced,
                  g_json ? ",\"trace_id\":\"%s\",\"span_id\":\"%s\"" : " trace_id=%s span_id=%s",

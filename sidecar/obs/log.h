@@ -1,6 +1,8 @@
 /* log.h: structured log lines on stderr, as text or JSON.
  *
  * Owns: the process's log level and form. Called by: every room. Thread: any (one write(2) a line).
+ * Of one event at most 100 lines in 10 s; the next one that is written says how many were left out. Debug lines are
+ * not counted.
  * A line: time, level, event (a stable dotted word), then the message. Never a secret, an address or a body.
  */
 #ifndef SPW_OBS_LOG_H
