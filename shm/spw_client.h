@@ -140,17 +140,21 @@ static inline void spw__maps_leave(struct spw_map *map)
 }
 
 /* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
- * volume until nobody maps them. */
+ * volume until nobody maps them. now_ns may be older than the newest map, which another thread has just made. */
 static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns)
 {
     uint32_t nobody = 0;
-    struct spw_map *newest = c->map;
-    if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
+    struct spw_map *map = __atomic_load_n(&c->map, __ATOMIC_ACQUIRE); /* SYNC client-map: acquire */
+    /* SYNC older: relaxed: a lone word here; it is followed with `attaching` held. SYNC attaching: acquire. */
+    if (!map || !__atomic_load_n(&map->older, __ATOMIC_RELAXED) || now_ns < map->made_ns + SPW__KEEP_OLD_NS ||
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return; /* SYNC attaching: acquire */
-    struct spw_map *old = newest->older;
-    newest->older = NULL; /* first, so that the child of a fork in between finds no map that is half gone */
-    spw__maps_leave(old);
+        return;
+    struct spw_map *old = c->map == map ? map->older : NULL;
+    if (old) {
+        /* First, so that the child of a fork in between finds no map that is half gone. SYNC older: relaxed. */
+        __atomic_store_n(&map->older, (struct spw_map *)NULL, __ATOMIC_RELAXED);
+        spw__maps_leave(old);
+    }
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -190,8 +194,6 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     }
     if (status == SPW_STATUS_OK && !same) {
         fresh->older = old;
-        if (old)
-            old->replaced_ns = now_ns;
         /* SYNC client-map: release: other threads see the map filled. */
         __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
     } else {
@@ -223,7 +225,6 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
         if (fresh->generation == map->generation &&
             spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
             fresh->older = map;
-            map->replaced_ns = now_ns;
             /* SYNC client-map: release: other threads see the map filled. */
             __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
             fresh = NULL;
@@ -866,11 +867,15 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_cli
 /* Is anything that this process recorded still in a cell, be it of a segment that was replaced? */
 static inline bool spw__recorded(struct spw_client *c)
 {
-    for (const struct spw_map *m = spw__data_map(c); m; m = m->older) {
-        if (m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation))
-            return true;
-    }
-    return false;
+    uint32_t nobody = 0;
+    bool any = false;
+    /* SYNC attaching: acquire: no map goes meanwhile. Another thread is at it: look again. */
+    if (!__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return true;
+    for (const struct spw_map *m = c->map; m && !any; m = m->older)
+        any = m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation);
+    __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
+    return any;
 }
 
 /* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is

@@ -53,8 +53,7 @@ struct spw_map {
     uint32_t records_per_half;
     struct spw_identity self;
     const void *counter[SPW_MAP_COUNTERS]; /* which struct spw_ref counts by plain stores: see spw_ref.h */
-    uint64_t replaced_ns;                  /* when the owner mapped a successor; 0 = it is the newest */
-    struct spw_map *older;                 /* kept until detach: another thread may still be inside it */
+    struct spw_map *older;                 /* kept for a minute: another thread may still be inside it */
 };
 
 static inline struct spw_header *spw_map_pub(const struct spw_map *map)

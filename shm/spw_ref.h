@@ -59,10 +59,10 @@ struct spw_ref {
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration)
 {
     memset(ref, 0, sizeof *ref);
-    if (account)
-        memcpy(ref->account, account, strnlen(account, sizeof ref->account - 1));
-    if (integration)
-        memcpy(ref->integration, integration, strnlen(integration, sizeof ref->integration - 1));
+    for (size_t i = 0; account && i < sizeof ref->account - 1 && account[i]; i++)
+        ref->account[i] = account[i];
+    for (size_t i = 0; integration && i < sizeof ref->integration - 1 && integration[i]; i++)
+        ref->integration[i] = integration[i];
 }
 
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)

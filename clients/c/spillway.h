@@ -507,7 +507,7 @@ struct spw_identity { int lock_fd; uint32_t slot; uint32_t generation; uint32_t 
 struct spw_map {
   uint8_t *pub; uint8_t *rw; uint64_t pub_bytes, rw_bytes; uint64_t pub_inode, rw_inode; uint64_t generation; uint64_t made_ns; uint64_t base_ns;
   uint64_t lock_base; uint32_t layout_major, layout_minor; struct spw_section pub_section[SPW_PUB_SECTIONS]; struct spw_section rw_section[SPW_RW_SECTIONS];
-  uint64_t index_mask; uint32_t records_per_half; struct spw_identity self; const void *counter[SPW_MAP_COUNTERS]; uint64_t replaced_ns; struct spw_map *older;
+  uint64_t index_mask; uint32_t records_per_half; struct spw_identity self; const void *counter[SPW_MAP_COUNTERS]; struct spw_map *older;
 };
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
 static inline struct spw_header *spw_map_rw(const struct spw_map *map) { return (struct spw_header *)(void *)map->rw; }
@@ -1173,8 +1173,8 @@ struct spw_ref {
   uint64_t *counts; uint64_t counts_per_slot; const struct spw_ref *counter; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
 };
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
-  memset(ref, 0, sizeof *ref); if (account) memcpy(ref->account, account, strnlen(account, sizeof ref->account - 1));
-  if (integration) memcpy(ref->integration, integration, strnlen(integration, sizeof ref->integration - 1));
+  memset(ref, 0, sizeof *ref); for (size_t i = 0; account && i < sizeof ref->account - 1 && account[i]; i++) ref->account[i] = account[i];
+  for (size_t i = 0; integration && i < sizeof ref->integration - 1 && integration[i]; i++) ref->integration[i] = integration[i];
 }
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
   ref->generation = 0; ref->batch = false; ref->bucket.slot_version = 0;
@@ -1981,13 +1981,15 @@ static inline void spw__maps_leave(struct spw_map *map) {
 }
 
 /* Let go of maps that were replaced a minute ago: no thread is still inside one, and their pages count against the
- * volume until nobody maps them. */
+ * volume until nobody maps them. now_ns may be older than the newest map, which another thread has just made. */
 static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
-  uint32_t nobody = 0; struct spw_map *newest = c->map;
-  if (!newest || !newest->older || now_ns - newest->older->replaced_ns < SPW__KEEP_OLD_NS ||
+  uint32_t nobody = 0; struct spw_map *map = __atomic_load_n(&c->map, __ATOMIC_ACQUIRE);
+  if (!map || !__atomic_load_n(&map->older, __ATOMIC_RELAXED) || now_ns < map->made_ns + SPW__KEEP_OLD_NS ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
-  struct spw_map *old = newest->older; newest->older = NULL; spw__maps_leave(old); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  struct spw_map *old = c->map == map ? map->older : NULL;
+  if (old) { __atomic_store_n(&map->older, (struct spw_map *)NULL, __ATOMIC_RELAXED); spw__maps_leave(old); }
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* Is the file at the segment's path still the one that is mapped? One system call. */
@@ -2012,10 +2014,8 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
     enum spw_status claimed = spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME);
     if (claimed == SPW_STATUS_NOT_READY) { status = claimed; spw_map_close(fresh); }
   }
-  if (status == SPW_STATUS_OK && !same) {
-    fresh->older = old; if (old) old->replaced_ns = now_ns;
-    __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE);
-  } else {
+  if (status == SPW_STATUS_OK && !same) { fresh->older = old; __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE); }
+  else {
     if (same) spw_map_close(fresh);
     spw__map_free(fresh);
   }
@@ -2033,7 +2033,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
   __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED); struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
   if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
     if (fresh->generation == map->generation && spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
-      fresh->older = map; map->replaced_ns = now_ns; __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE); fresh = NULL;
+      fresh->older = map; __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE); fresh = NULL;
     } else {
       spw_map_close(fresh);
     }
@@ -2386,10 +2386,9 @@ static inline enum spw_status SPW_WARN_UNUSED spw_quote_abandoned(struct spw_cli
 
 /* Is anything that this process recorded still in a cell, be it of a segment that was replaced? */
 static inline bool spw__recorded(struct spw_client *c) {
-  for (const struct spw_map *m = spw__data_map(c); m; m = m->older) {
-    if (m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation)) return true;
-  }
-  return false;
+  uint32_t nobody = 0; bool any = false; if (!__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+  for (const struct spw_map *m = c->map; m && !any; m = m->older) any = m->self.lock_fd >= 0 && spw_cell_recorded(m, m->self.slot, m->self.generation);
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); return any;
 }
 
 /* Wait until all that this process has recorded is durable, which the sidecar sees to within some milliseconds. OK: it is
