@@ -23,6 +23,7 @@
 #include "sidecar/http/quote_door.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/rate_files.h"
+#include "sidecar/rate_refresh.h"
 #include "sidecar/reload.h"
 #include "sidecar/state/prev.h"
 #include "sidecar/state/state.h"
@@ -47,7 +48,8 @@ struct sidecar {
     struct spw_admin *admin;
     struct spw_control *control;
     struct spw_spool *spool;
-    struct spw_rate_watch *rate_watch; /* NULL: no directory is watched */
+    struct spw_rate_watch *rate_watch;         /* NULL: no directory is watched */
+    struct spw_rate_refresher *rate_refresher; /* NULL: no rates are fetched */
     struct spw_reload *reload;
     struct spw_loop_timer heartbeat, sweep, drain, reconcile_turn;
     struct spw_loop_watch signals;
@@ -426,6 +428,8 @@ static enum spw_status start(struct sidecar *s, struct spw_error *err)
     if (status == SPW_STATUS_OK)
         status = open_reload(s, err);
     if (status == SPW_STATUS_OK)
+        status = spw_rate_refresher_new(s->loop, s->state, s->decider, s->conf, &s->rate_refresher, err);
+    if (status == SPW_STATUS_OK)
         status = watch_signals(s, err);
     if (status != SPW_STATUS_OK)
         return status;
@@ -468,6 +472,7 @@ static void drain_to_sink(struct sidecar *s)
 static void stop(struct sidecar *s, bool clean)
 {
     spw_reload_destroy(s->reload);
+    spw_rate_refresher_destroy(s->rate_refresher);
     spw_rate_watch_destroy(s->rate_watch);
     spw_control_stop(s->control);
     spw_admin_destroy(s->admin);

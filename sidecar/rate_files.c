@@ -16,16 +16,19 @@
 
 /* ---- which files there are ---- */
 
+#define OF_DIRECTORY (-1)
+#define FETCHED      (-2)
+
 struct found {
     char path[SPW_PATH_BYTES + NAME_BYTES];
     char source[SPW_NAME_BYTES];
     int32_t as_of_day;
     bool taken;   /* it is in a source already */
-    int position; /* in fallback.rates; -1 = of the directory */
+    int position; /* in fallback.rates; -1 = of the directory, -2 = fetched */
 };
 
 struct listing {
-    struct found files[SPW_CONF_RATE_FILES_MAX_COUNT + FILES_MAX];
+    struct found files[SPW_CONF_RATE_FILES_MAX_COUNT + 2 * FILES_MAX];
     size_t count;
 };
 
@@ -88,9 +91,18 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
 }
 
-static enum spw_status list_directory(struct listing *list, const char *path, struct spw_error *err)
+void spw_rate_fetched_directory(const struct spw_conf *conf, char *out, size_t room)
+{
+    snprintf(out, room, "%s.rates", conf->store_file);
+}
+
+/* position: of what is found. */
+static enum spw_status list_directory(struct listing *list, const char *path, int position,
+                                      struct spw_error *err)
 {
     DIR *dir = opendir(path);
+    if (!dir && position == FETCHED && errno == ENOENT)
+        return SPW_STATUS_OK; /* nothing has been fetched yet */
     if (!dir)
         return spw_error_set(
             err, SPW_STATUS_SYSTEM,
@@ -115,7 +127,7 @@ static enum spw_status list_directory(struct listing *list, const char *path, st
             return spw_error_set(err, SPW_STATUS_FULL, "fallback.rates_dir: %s has more than %u tables", path,
                                  FILES_MAX);
         }
-        f->position = -1;
+        f->position = position;
         list->count++;
     }
     closedir(dir);
@@ -148,7 +160,9 @@ static void told_bad_row(void *owner, const char *file, const struct spw_rates_p
 /* Where a table is named, for people. */
 static void place_of(const struct found *f, char *out, size_t room)
 {
-    if (f->position < 0)
+    if (f->position == FETCHED)
+        snprintf(out, room, "fallback.refresh");
+    else if (f->position < 0)
         snprintf(out, room, "fallback.rates_dir");
     else
         snprintf(out, room, "fallback.rates[%d]", f->position);
@@ -195,7 +209,7 @@ static void tell_counts(const struct found *f, const struct spw_rates_table *t)
 static enum spw_status read_source(struct spw_rate_files *files, const struct spw_conf_fallback *fallback,
                                    struct listing *list, size_t first, struct spw_error *err)
 {
-    const char *paths[SPW_CONF_RATE_FILES_MAX_COUNT + FILES_MAX];
+    const char *paths[SPW_CONF_RATE_FILES_MAX_COUNT + 2 * FILES_MAX];
     struct found *f = &list->files[first];
     size_t count = 0;
     char place[48];
@@ -241,10 +255,15 @@ static enum spw_status read_all(struct spw_rate_files *files, const struct spw_c
     if (!list)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "fallback.rates: no memory to read them");
     enum spw_status status = SPW_STATUS_OK;
-    /* Of two tables that know a place the later wins: what the configuration names goes before the directory. */
+    /* Of two tables that know a place the later wins: what the configuration names, what was fetched, the directory. */
     list_configured(list, fallback);
-    if (fallback->rates_dir[0])
-        status = list_directory(list, fallback->rates_dir, err);
+    if (fallback->refreshes_count) {
+        char path[SPW_PATH_BYTES + 16];
+        spw_rate_fetched_directory(conf, path, sizeof path);
+        status = list_directory(list, path, FETCHED, err);
+    }
+    if (status == SPW_STATUS_OK && fallback->rates_dir[0])
+        status = list_directory(list, fallback->rates_dir, OF_DIRECTORY, err);
     for (size_t i = 0; i <= list->count; i++) {
         if (status != SPW_STATUS_OK && lenient && (i == 0 || list->files[i - 1].position < 0)) {
             spw_log(SPW_LOG_ERROR, "rates.dir", "%s; it is left out", err->text);

@@ -16,7 +16,7 @@ struct spw_rate_files {
     uint32_t count;
 };
 
-/* Read all that fallback.rates and fallback.rates_dir name. On failure nothing is left in `files`, and err names the
+/* Read all that fallback.rates and fallback.rates_dir name, and what has been fetched. On failure nothing is left in `files`, and err names the
  * entry, or the file and its line. */
 enum spw_status spw_rate_files_read(struct spw_rate_files *files, const struct spw_conf *conf,
                                     struct spw_error *err) SPW_WARN_UNUSED;
@@ -26,10 +26,13 @@ enum spw_status spw_rate_files_start(struct spw_rate_files *files, const struct 
                                      struct spw_error *err) SPW_WARN_UNUSED;
 void spw_rate_files_clean_up(struct spw_rate_files *files);
 
+/* Where fetched tables are kept (rate_refresh.h): beside the ledger. */
+void spw_rate_fetched_directory(const struct spw_conf *conf, char *out, size_t room);
+
 /* What a file of the directory is: its source and day by its name. False: it is not taken. Pure. */
 bool spw_rate_file_name(const char *name, char source[SPW_NAME_BYTES], int32_t *as_of_day);
 
-/* Look at fallback.rates_dir every two seconds. When it has changed, and then stayed as it is for one look, everything is
+/* Look at fallback.rates_dir, and at what is fetched, every two seconds. When it has changed, and then stayed as it is for one look, everything is
  * read anew and replaces the table; when something cannot be read, the table in force stays and the log says why. */
 struct spw_rate_watch;
 enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,

@@ -64,6 +64,23 @@ static uint64_t fingerprint(const char *path)
     return sum;
 }
 
+/* Of both directories; a configuration need not have both. */
+static uint64_t look(const struct spw_conf *conf)
+{
+    char fetched[SPW_PATH_BYTES + 16];
+    uint64_t print = conf->fallback.rates_dir[0] ? fingerprint(conf->fallback.rates_dir) : 0;
+    if (!conf->fallback.refreshes_count)
+        return print;
+    spw_rate_fetched_directory(conf, fetched, sizeof fetched);
+    return fold(print, fingerprint(fetched));
+}
+
+/* What is watched, for people. */
+static const char *place(const struct spw_conf *conf)
+{
+    return conf->fallback.rates_dir[0] ? conf->fallback.rates_dir : "what is fetched";
+}
+
 static void read_done(struct spw_loop *loop, struct spw_loop_task *task)
 {
     struct spw_rate_watch *w = task->owner;
@@ -72,16 +89,14 @@ static void read_done(struct spw_loop *loop, struct spw_loop_task *task)
     w->reading = false;
     struct spw_rates_view view;
     if (w->status == SPW_STATUS_OK && w->files.count == 0)
-        w->status = spw_error_set(&w->err, SPW_STATUS_NOT_FOUND, "%s has no tables any more",
-                                  w->conf->fallback.rates_dir);
+        w->status = spw_error_set(&w->err, SPW_STATUS_NOT_FOUND, "%s has no tables any more", place(w->conf));
     if (w->status == SPW_STATUS_OK)
         w->status = spw_state_rates_replace(w->state, w->files.sources, w->files.count, &view, &w->err);
     if (w->status == SPW_STATUS_OK)
         spw_log(SPW_LOG_INFO, "rates.dir",
                 "%s has changed: version %llu of the rate table is in force, %u of %u "
                 "places",
-                w->conf->fallback.rates_dir, (unsigned long long)view.version, view.records_count,
-                view.capacity_count);
+                place(w->conf), (unsigned long long)view.version, view.records_count, view.capacity_count);
     else
         spw_log(SPW_LOG_ERROR, "rates.dir", "%s. The table in force stays", w->err.text);
     spw_rate_files_clean_up(&w->files);
@@ -101,7 +116,7 @@ static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
     spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + LOOK_NS);
     if (w->reading)
         return;
-    uint64_t print = fingerprint(w->conf->fallback.rates_dir);
+    uint64_t print = look(w->conf);
     bool settled = print == w->last;
     w->last = print;
     if (print == w->taken || !settled)
@@ -110,7 +125,7 @@ static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
     w->reading = pthread_create(&w->thread, NULL, read_files, w) == 0;
     if (!w->reading)
         spw_log(SPW_LOG_ERROR, "rates.dir", "no thread to read %s: raise the container's limit of processes",
-                w->conf->fallback.rates_dir);
+                place(w->conf));
 }
 
 enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,
@@ -118,7 +133,7 @@ enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *stat
                                    struct spw_error *err)
 {
     *out = NULL;
-    if (!conf->fallback.rates_dir[0])
+    if (!conf->fallback.rates_dir[0] && !conf->fallback.refreshes_count)
         return SPW_STATUS_OK;
     struct spw_rate_watch *w = calloc(1, sizeof *w);
     if (!w)
@@ -130,7 +145,7 @@ enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *stat
     w->timer.owner = w;
     w->done.fn = read_done;
     w->done.owner = w;
-    w->taken = w->last = fingerprint(conf->fallback.rates_dir);
+    w->taken = w->last = look(conf);
     spw_loop_timer_set(loop, &w->timer, spw_loop_now_ns(loop) + LOOK_NS);
     *out = w;
     return SPW_STATUS_OK;

@@ -156,6 +156,16 @@ struct spw_conf_rate_file {
 /* Which of several rates of one ZIP code is kept: the values of enum spw_rates_several. */
 enum spw_conf_several { SPW_SEVERAL_HIGHEST, SPW_SEVERAL_LOWEST, SPW_SEVERAL_FIRST };
 
+#define SPW_CONF_REFRESHES_MAX_COUNT 16u
+#define SPW_CONF_REFRESHED_NAME_MAX  52u /* of an account: "-2025-11-01" makes it a source's name */
+
+/* A provider's published rates, fetched from time to time. */
+struct spw_conf_refresh {
+    char account[SPW_NAME_BYTES];
+    uint32_t every_s;        /* default 86,400 */
+    uint32_t least_rows_ppm; /* of those fetched before; default 800,000 */
+};
+
 struct spw_conf_fallback {
     bool nexus_all; /* true when the list is absent: every destination is taxed */
     uint32_t nexus_count;
@@ -176,6 +186,8 @@ struct spw_conf_fallback {
     char rates_dir[SPW_PATH_BYTES]; /* "" = none */
     uint32_t bad_rows_max_ppm;      /* default 50,000 (5 %), 1..500,000 */
     enum spw_conf_several several;  /* default highest */
+    uint32_t refreshes_count;
+    struct spw_conf_refresh refreshes[SPW_CONF_REFRESHES_MAX_COUNT];
 };
 
 /* How old a rate table is on a day, and what max_age says of that. */

@@ -352,6 +352,8 @@ enum spw_status spw_check_config(struct spw_check *c, const Spillway__V1__Config
     if (!status)
         status = spw_check_fallback(c, in->fallback, &out->fallback);
     if (!status)
+        status = spw_check_refreshes(c, in->fallback, out);
+    if (!status)
         status = check_segment(c, in->segment, &out->segment);
     if (!status)
         status = check_listen(c, in->listen, out);

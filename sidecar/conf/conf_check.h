@@ -31,6 +31,10 @@ enum spw_status spw_check_account(struct spw_check *c, const char *name,
 enum spw_status spw_check_fallback(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
                                    struct spw_conf_fallback *out) SPW_WARN_UNUSED;
 
+/* conf_refresh.c: after accounts and fallback. */
+enum spw_status spw_check_refreshes(struct spw_check *c, const Spillway__V1__FallbackConfig *in,
+                                    struct spw_conf *out) SPW_WARN_UNUSED;
+
 /* Refuse a field of the message being checked ("" = the message itself): place, path, then the text. */
 enum spw_status spw_check_fault(struct spw_check *c, const char *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

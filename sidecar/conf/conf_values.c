@@ -32,6 +32,7 @@ static const char of_list[] =
 static const char of_uses[] =
     "integrations may be added behind those there are; to take one away or move it needs a restart";
 static const char of_reconcile[] = "reconciliation is made at a start";
+static const char of_refresh[] = "what is fetched is planned at a start";
 static const char of_loop[] = "the loop is made at a start";
 static const char of_account[] =
     "calls of an account may be under way: one is taken away at a start (limit.rate: 0/s stops its calls)";
@@ -165,6 +166,18 @@ static void print_rates(FILE *out, const void *of)
         spw_format_day(f->rate_files[i].as_of_day, day, sizeof day);
         fprintf(out, "%s%s of %s from %s", i ? ", " : "", f->rate_files[i].file, day,
                 f->rate_files[i].source);
+    }
+}
+
+static void print_refreshes(FILE *out, const void *of)
+{
+    const struct spw_conf_fallback *f = &((const struct spw_conf *)of)->fallback;
+    for (uint32_t i = 0; i < f->refreshes_count; i++) {
+        fprintf(out, "%s%s every ", i ? ", " : "", f->refreshes[i].account);
+        print_ms(out, f->refreshes[i].every_s * 1000);
+        fputs(" if it has ", out);
+        print_share(out, f->refreshes[i].least_rows_ppm);
+        fputs(" of the rows", out);
     }
 }
 
@@ -322,6 +335,7 @@ static const struct row whole_rows[] = {
     OWN_PRINT("fallback.nexus", NULL, print_nexus),
     OWN_PRINT("fallback.rates", NULL, print_rates),
     WHOLE("fallback.rates_dir", NULL, TEXT, fallback.rates_dir),
+    OWN_PRINT("fallback.refresh", of_refresh, print_refreshes),
     WHOLE("fallback.bad_rows", NULL, PPM, fallback.bad_rows_max_ppm),
     WHOLE_WORD("fallback.several_rates", NULL, fallback.several, several_words),
     WHOLE("fallback.max_age.warn", NULL, DAYS, fallback.max_age_warn_days),

@@ -23,6 +23,7 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
      &spillway__v1__replace_rates_request__descriptor, spw_rates_upsert_begin},
     UNARY("Rates", "Lookup", SPW_ROLE_READ, lookup_rate_request, spw_rates_lookup_begin),
     UNARY("Rates", "Describe", SPW_ROLE_READ, describe_rates_request, spw_rates_describe),
+    UNARY("Rates", "Refresh", SPW_ROLE_OPERATE, refresh_rates_request, spw_rates_refresh_begin),
     UNARY("Flags", "Export", SPW_ROLE_RECORDS, export_flags_request, spw_flags_export),
     UNARY("Flags", "Acknowledge", SPW_ROLE_OPERATE, acknowledge_flags_request, spw_flags_acknowledge),
     UNARY("Flags", "Find", SPW_ROLE_RECORDS, find_flags_request, spw_flags_find),

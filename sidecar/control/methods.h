@@ -20,7 +20,7 @@ struct spw_method {
     spw_call_fn *begin; /* server's thread; `request` of the call is decoded unless the client streams */
 };
 
-#define SPW_METHODS_COUNT 35u
+#define SPW_METHODS_COUNT 36u
 extern const struct spw_method spw_methods[SPW_METHODS_COUNT];
 
 bool spw_method_allowed(const struct spw_method *method, enum spw_role role);
@@ -28,6 +28,7 @@ bool spw_method_allowed(const struct spw_method *method, enum spw_role role);
 spw_call_fn spw_limits_list, spw_limits_get, spw_limits_set;
 spw_call_fn spw_breakers_list, spw_breakers_get, spw_breakers_set;
 spw_call_fn spw_rates_replace_begin, spw_rates_upsert_begin, spw_rates_lookup_begin, spw_rates_describe;
+spw_call_fn spw_rates_refresh_begin;
 spw_call_fn spw_flags_export, spw_flags_acknowledge, spw_flags_find, spw_flags_import;
 spw_call_fn spw_exceptions_list, spw_exceptions_get, spw_exceptions_decide, spw_exceptions_progress;
 spw_call_fn spw_orders_place, spw_orders_cancel, spw_orders_abandon, spw_orders_list, spw_orders_get;

@@ -351,6 +351,71 @@ void spw_rates_lookup_begin(struct spw_call *call)
         spw_call_to_loop(call, lookup_on_loop);
 }
 
+/* ---- refresh ---- */
+
+static Spillway__V1__RatesRefresh *refresh_message(struct spw_arena *arena, const struct spw_rates_refresh *r)
+{
+    Spillway__V1__RatesRefresh *message = spw_arena_zalloc(arena, sizeof *message);
+    spillway__v1__rates_refresh__init(message);
+    message->account = spw_arena_copy(arena, r->account, sizeof r->account);
+    SPW_SET(message, running, r->running);
+    if (r->succeeded_unix_ms)
+        SPW_SET(message, succeeded_unix_ms, r->succeeded_unix_ms);
+    if (r->tried_unix_ms)
+        SPW_SET(message, tried_unix_ms, r->tried_unix_ms);
+    SPW_SET(message, next_unix_ms, r->next_unix_ms);
+    SPW_SET(message, successes, r->successes_count);
+    SPW_SET(message, failures, r->failures_count);
+    if (r->rows_count)
+        SPW_SET(message, rows, r->rows_count);
+    if (r->error[0])
+        message->error = spw_arena_copy(arena, r->error, sizeof r->error);
+    return message;
+}
+
+static Spillway__V1__RatesRefresh **refresh_messages(struct spw_arena *arena, struct spw_state *state,
+                                                     size_t *count)
+{
+    const struct spw_rates_refreshes *all = spw_state_refreshes(state);
+    Spillway__V1__RatesRefresh **list = spw_arena_zalloc(arena, (all->count + 1) * sizeof(void *));
+    for (uint32_t i = 0; i < all->count; i++)
+        list[i] = refresh_message(arena, &all->list[i]);
+    *count = all->count;
+    return list;
+}
+
+static void refresh_on_loop(struct spw_call *call)
+{
+    const Spillway__V1__RefreshRatesRequest *request =
+        (const Spillway__V1__RefreshRatesRequest *)call->request;
+    const struct spw_rates_refreshes *all = spw_state_refreshes(call->control->state);
+    struct spw_error err;
+    enum spw_status status =
+        all->begin ? all->begin(all->owner, request->account, request->has_force && request->force, &err)
+                   : spw_error_set(&err, SPW_STATUS_NOT_FOUND,
+                                   "fallback.refresh names no account: nothing is fetched");
+    if (status) {
+        spw_call_fail(call, &err);
+        return;
+    }
+    struct spw_arena arena = {0};
+    Spillway__V1__RefreshRatesReply reply = SPILLWAY__V1__REFRESH_RATES_REPLY__INIT;
+    reply.refreshes = refresh_messages(&arena, call->control->state, &reply.n_refreshes);
+    spw_call_reply(call, &reply.base);
+    spw_arena_clean_up(&arena);
+}
+
+void spw_rates_refresh_begin(struct spw_call *call)
+{
+    const Spillway__V1__RefreshRatesRequest *request =
+        (const Spillway__V1__RefreshRatesRequest *)call->request;
+    struct spw_error err;
+    if (request->account && spw_name_check("account", request->account, &err))
+        spw_call_fail(call, &err);
+    else
+        spw_call_to_loop(call, refresh_on_loop);
+}
+
 /* ---- describe ---- */
 
 static void describe_on_loop(struct spw_call *call)
@@ -360,6 +425,7 @@ static void describe_on_loop(struct spw_call *call)
     struct spw_arena arena = {0};
     Spillway__V1__DescribeRatesReply reply = SPILLWAY__V1__DESCRIBE_RATES_REPLY__INIT;
     reply.table = spw_message_rates_table(&arena, &view);
+    reply.refreshes = refresh_messages(&arena, call->control->state, &reply.n_refreshes);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
 }

@@ -1,10 +1,11 @@
-/* rates.c: spillwayctl rates load | lookup | show.
+/* rates.c: spillwayctl rates load | lookup | show | refresh.
  *
  * Owns: nothing. Called by: main.c. Thread: one.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/conf/conf.h"
@@ -333,6 +334,23 @@ static const char *served(const Spillway__V1__RateSource *source)
     return source->refused ? "NO, TOO OLD" : source->stale ? "stale" : "yes";
 }
 
+static void print_refreshes(const Spillway__V1__DescribeRatesReply *reply)
+{
+    int64_t now_ms = (int64_t)time(NULL) * 1000;
+    for (size_t i = 0; i < reply->n_refreshes; i++) {
+        const Spillway__V1__RatesRefresh *r = reply->refreshes[i];
+        printf("refresh of %s: ", r->account);
+        if (r->has_succeeded_unix_ms)
+            printf("fetched %" PRId64 " minutes ago", (now_ms - r->succeeded_unix_ms) / 60000);
+        else
+            printf("NOT FETCHED YET");
+        printf(", %" PRIu64 " failures since the start%s", r->failures, r->running ? ", under way" : "");
+        printf(", next in %" PRId64 " minutes\n", (r->next_unix_ms - now_ms) / 60000);
+        if (r->error)
+            printf("  THE LAST TRY FAILED: %s\n", r->error);
+    }
+}
+
 static int run_show(struct spw_ctl *ctl)
 {
     static const char *const titles[] = {"SOURCE", "AS OF", ">DAYS OLD", "SERVED", ">ROWS", "SHA-256"};
@@ -366,6 +384,34 @@ static int run_show(struct spw_ctl *ctl)
         }
         if (r->n_sources)
             spw_table_print(&table);
+        print_refreshes((const Spillway__V1__DescribeRatesReply *)reply);
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
+}
+
+/* ---- refresh ---- */
+
+static int run_refresh(struct spw_ctl *ctl)
+{
+    Spillway__V1__RefreshRatesRequest request = SPILLWAY__V1__REFRESH_RATES_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    request.account = UNCONST(spw_ctl_value(ctl, "--account"));
+    request.has_force = request.force = spw_ctl_value(ctl, "--force") != NULL;
+    int code = spw_client_unary(ctl, "/spillway.v1.Rates/Refresh", &request.base,
+                                &spillway__v1__refresh_rates_reply__descriptor, &reply);
+    if (code)
+        return code;
+    const Spillway__V1__RefreshRatesReply *r = (const Spillway__V1__RefreshRatesReply *)reply;
+    if (ctl->json) {
+        spw_json_print(spw_json_of_message(reply), false);
+    } else {
+        for (size_t i = 0; i < r->n_refreshes; i++)
+            if (!request.account || strcmp(request.account, r->refreshes[i]->account) == 0)
+                printf("%s: %s; how it ends: spillwayctl rates show\n", r->refreshes[i]->account,
+                       r->refreshes[i]->running ? "is being fetched"
+                       : r->refreshes[i]->error ? r->refreshes[i]->error
+                                                : "fetched");
     }
     protobuf_c_message_free_unpacked(reply, NULL);
     return SPW_CTL_OK;
@@ -415,4 +461,12 @@ const struct spw_ctl_command spw_ctl_rates_commands[] = {
      .summary = "The table in force: size, version, sources.",
      .examples = "  spillwayctl rates show\n",
      .run = run_show},
+    {.group = "rates",
+     .name = "refresh",
+     .arguments = "",
+     .summary = "Fetch the rates that providers publish now (fallback.refresh), instead of at their time.",
+     .examples = "  spillwayctl rates refresh\n  spillwayctl rates refresh --account avalara-main --force\n",
+     .options = {{"--account", "NAME", "this one only; default all of fallback.refresh"},
+                 {"--force", NULL, "take a table that has far fewer rows than the one before"}},
+     .run = run_refresh},
     {.name = NULL}};

@@ -325,6 +325,20 @@ static const char *proxy_credentials(void *owner, uint64_t now_ns)
     return spw_secret_get(&account->proxy_secret, now_ns);
 }
 
+void spw_account_http_options(struct spw_account_use *account, struct spw_http_client_options *out)
+{
+    const struct spw_conf_account *conf = account->conf;
+    memset(out, 0, sizeof *out);
+    out->ca_file = conf->ca_file[0] ? conf->ca_file : NULL;
+    out->allow_plain_http = conf->allow_plain_http;
+    out->connections_per_host_max = conf->connections_count;
+    out->proxy = conf->proxy[0] ? conf->proxy : NULL;
+    if (conf->proxy_credentials.file[0]) {
+        out->proxy_credentials = proxy_credentials;
+        out->proxy_owner = account;
+    }
+}
+
 static enum spw_status open_account(struct spw_decider *d, uint32_t i, struct spw_error *err)
 {
     struct spw_account_use *a = &d->accounts[i];
@@ -334,16 +348,9 @@ static enum spw_status open_account(struct spw_decider *d, uint32_t i, struct sp
     spw_secret_init(&a->user, &a->conf->user);
     spw_secret_init(&a->secret, &a->conf->api_key);
     struct spw_http_client_options http;
-    memset(&http, 0, sizeof http);
-    http.ca_file = a->conf->ca_file[0] ? a->conf->ca_file : NULL;
-    http.allow_plain_http = a->conf->allow_plain_http;
-    http.connections_per_host_max = a->conf->connections_count;
-    http.proxy = a->conf->proxy[0] ? a->conf->proxy : NULL;
-    if (a->conf->proxy_credentials.file[0]) {
+    if (a->conf->proxy_credentials.file[0])
         spw_secret_init(&a->proxy_secret, &a->conf->proxy_credentials);
-        http.proxy_credentials = proxy_credentials;
-        http.proxy_owner = a;
-    }
+    spw_account_http_options(a, &http);
     /* A client of its own per account: an order never waits for another account's connections. */
     enum spw_status status = spw_http_client_new(d->options.loop, &http, &a->client, err);
     if (status != SPW_STATUS_OK)

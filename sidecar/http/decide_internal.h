@@ -108,6 +108,8 @@ void spw_decider_new_id(struct spw_decider *d, char out[SPW_ID_BYTES], const cha
 uint64_t spw_decider_random(struct spw_decider *d);
 
 struct spw_account_use *spw_decider_account(struct spw_decider *d, const char *name);
+/* How an account's provider is reached: authorities, proxy, connections. */
+void spw_account_http_options(struct spw_account_use *account, struct spw_http_client_options *out);
 /* false: there is no credential now, which the log has been told. */
 bool spw_account_credential(struct spw_account_use *account, uint64_t now_ns, struct spw_credential *out);
 

@@ -114,6 +114,10 @@ SPW_METRIC(RATE_WARN, "spillway_rate_age_warn_seconds", GAUGE, "seconds", "", \
     "fallback.max_age.warn: older rates are served and marked stale. [sidecar]") \
 SPW_METRIC(RATE_REFUSE, "spillway_rate_age_refuse_seconds", GAUGE, "seconds", "", \
     "fallback.max_age.refuse: older rates are not served. [sidecar]") \
+SPW_METRIC(REFRESH_AGE, "spillway_rate_refresh_age_seconds", GAUGE, "seconds", "account", \
+    "Since the table of fallback.refresh that is kept was fetched; absent until there is one. [sidecar]") \
+SPW_METRIC(REFRESHES, "spillway_rate_refreshes_total", COUNTER, "fetches", "account,outcome", \
+    "Fetches of published rates since the start, by outcome. [sidecar]") \
 SPW_METRIC(BACKEND, "spillway_loop_backend", GAUGE, "0 or 1", "backend", \
     "1 for the event loop's back-end in use. [sidecar]") \
 SPW_METRIC(LOOP_INFO, "spillway_loop_info", GAUGE, "1", "backend,reason", \

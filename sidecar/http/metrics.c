@@ -365,6 +365,22 @@ static void rates(const struct scrape *s)
     PUT_ONE(RATE_REFUSE, (double)s->from->conf->fallback.max_age_refuse_days * 86400);
 }
 
+static void refreshes(const struct scrape *s)
+{
+    const struct spw_rates_refreshes *all = spw_state_refreshes(s->from->state);
+    double now_s = (double)spw_wall_ms() / 1000;
+    BEGIN(REFRESH_AGE);
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (all->list[i].succeeded_unix_ms)
+            PUT(REFRESH_AGE, now_s - (double)all->list[i].succeeded_unix_ms / 1000, all->list[i].account);
+    }
+    BEGIN(REFRESHES);
+    for (uint32_t i = 0; i < all->count; i++) {
+        PUT(REFRESHES, (double)all->list[i].successes_count, all->list[i].account, "success");
+        PUT(REFRESHES, (double)all->list[i].failures_count, all->list[i].account, "failure");
+    }
+}
+
 static void process(const struct scrape *s)
 {
     static const char *const name[] = {"io_uring", "epoll"};
@@ -374,6 +390,7 @@ static void process(const struct scrape *s)
     PUT(CELLS, (double)s->segment.cells_busy_count, "busy");
     PUT_ONE(ATTACHED, (double)s->segment.attached_count);
     rates(s);
+    refreshes(s);
     BEGIN(BACKEND);
     for (int i = 0; i < 2; i++)
         PUT(BACKEND, (double)(strcmp(spw_loop_backend_name(loop), name[i]) == 0), name[i]);

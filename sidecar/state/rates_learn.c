@@ -116,3 +116,8 @@ void spw_learned_carry(struct spw_state *state, const struct spw_map *old)
     }
     state->learned_evicted_total = 0;
 }
+
+struct spw_rates_refreshes *spw_state_refreshes(struct spw_state *state)
+{
+    return &state->refreshes;
+}

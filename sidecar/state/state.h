@@ -163,6 +163,28 @@ void spw_state_evidence_set(struct spw_state *state, uint32_t account_index,
                             const struct spw_evidence *evidence);
 
 /* ---- rates ---- */
+
+/* The fetching of one account's published rates, as it is told of: kept by who fetches, read by control and metrics. */
+struct spw_rates_refresh {
+    char account[SPW_NAME_BYTES];
+    bool running;
+    int64_t succeeded_unix_ms; /* when the table that is kept was fetched; 0 = there is none */
+    int64_t tried_unix_ms;     /* 0 = not since the start */
+    int64_t next_unix_ms;
+    uint64_t successes_count, failures_count; /* since the start */
+    uint32_t rows_count;                      /* of the last success; 0 = none since the start */
+    char error[256];                          /* "" = the last try did not fail */
+};
+/* Who fetches: begin now. NOT_FOUND: no such entry; BUSY: it is under way. account NULL = all that are not. */
+typedef enum spw_status spw_rates_refresh_fn(void *owner, const char *account, bool forced,
+                                             struct spw_error *err);
+struct spw_rates_refreshes {
+    uint32_t count;
+    struct spw_rates_refresh list[SPW_CONF_REFRESHES_MAX_COUNT];
+    spw_rates_refresh_fn *begin; /* NULL = nothing is fetched */
+    void *owner;
+};
+struct spw_rates_refreshes *spw_state_refreshes(struct spw_state *state);
 struct spw_rates_source {
     char name[SPW_NAME_BYTES];
     int32_t as_of_day;

@@ -42,6 +42,7 @@ struct spw_state {
     int lock_fd;
     struct spw_header rw_header; /* what is constant of rw's: see heal_header */
     char origin[160];
+    struct spw_rates_refreshes refreshes;
     struct spw_prev *prev;
 };
 
