@@ -143,6 +143,7 @@ def test_what_is_refreshed_is_checked_at_the_start(place):
         place.config["accounts"]["main"] = place.account("http://127.0.0.1:1")
         place.write_config({"fallback": {"refresh": refreshes}})
         sidecar = place.sidecar(ready=False)
+        sidecar.expected_exit = 1
         sidecar.wait_exit()
         assert "fallback.refresh[0].account" in sidecar.log() and words in sidecar.log()
 
