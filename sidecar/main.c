@@ -377,6 +377,7 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                           .gid = c->segment.gid,
                                           .tcp_listen = c->control_listen,
                                           .conf = c,
+                                          .live = &s->live,
                                           .version = SPW_VERSION,
                                           .loop = s->loop,
                                           .state = s->state,

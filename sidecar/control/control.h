@@ -18,6 +18,7 @@
 #include "sidecar/obs/error.h"
 
 struct spw_conf;
+struct spw_conf_live;
 struct spw_loop;
 struct spw_state;
 struct spw_reconcile;
@@ -29,8 +30,10 @@ struct spw_control_options {
     mode_t mode;            /* of the socket; 0 = 0660 */
     uint32_t gid;           /* group of the socket; UINT32_MAX = the process's own */
     const char *tcp_listen; /* loopback "127.0.0.1:8391", "[::1]:8391", plain, read only; NULL or "" = none */
-    const struct spw_conf *conf; /* control_tls and control_uids; NULL = neither. Stays for as long as the server */
-    const char *version;         /* shown in the status */
+    const struct spw_conf
+        *conf; /* control_tls and control_uids; NULL = neither. Stays for as long as the server */
+    const struct spw_conf_live *live; /* what Config shows; NULL = nothing. Stays for as long as the server */
+    const char *version;              /* shown in the status */
     struct spw_loop *loop;
     struct spw_state *state;
     struct spw_store *store;

@@ -44,6 +44,8 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
     {"/spillway.v1.Changes/Watch", SPW_ROLE_READ, false, true,
      &spillway__v1__watch_changes_request__descriptor, spw_changes_watch},
     UNARY("Audit", "List", SPW_ROLE_READ, list_audit_request, spw_audit_list),
+    UNARY("Configuration", "Show", SPW_ROLE_RECORDS, show_config_request, spw_config_show),
+    UNARY("Configuration", "Diff", SPW_ROLE_RECORDS, diff_config_request, spw_config_diff),
     UNARY("Status", "Get", SPW_ROLE_READ, get_status_request, spw_status_get),
     UNARY("Status", "Why", SPW_ROLE_READ, why_request, spw_status_why),
     {"/grpc.health.v1.Health/Check", SPW_ROLE_READ, false, false,

@@ -20,7 +20,7 @@ struct spw_method {
     spw_call_fn *begin; /* server's thread; `request` of the call is decoded unless the client streams */
 };
 
-#define SPW_METHODS_COUNT 36u
+#define SPW_METHODS_COUNT 38u
 extern const struct spw_method spw_methods[SPW_METHODS_COUNT];
 
 bool spw_method_allowed(const struct spw_method *method, enum spw_role role);
@@ -35,6 +35,7 @@ spw_call_fn spw_orders_place, spw_orders_cancel, spw_orders_abandon, spw_orders_
 spw_call_fn spw_changes_watch, spw_audit_list;
 spw_call_fn spw_gates_get, spw_gates_set, spw_accounts_list, spw_accounts_get;
 spw_call_fn spw_status_get, spw_status_why;
+spw_call_fn spw_config_show, spw_config_diff;
 spw_call_fn spw_health_check, spw_health_watch;
 spw_call_fn spw_reflection_begin;
 

@@ -292,6 +292,7 @@ static struct spw_control *control_new(const struct spw_control_options *options
     control->state = options->state;
     control->store = options->store;
     control->conf = options->conf;
+    control->live = options->live;
     control->reconcile = options->reconcile;
     snprintf(control->version, sizeof control->version, "%s", options->version ? options->version : "");
     control->started_ns = spw_loop_now_ns(options->loop);

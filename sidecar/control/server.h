@@ -46,6 +46,7 @@ struct spw_control {
     struct spw_schema *schema;
     struct spw_control_tls *tls; /* NULL = no such door */
     const struct spw_conf *conf;
+    const struct spw_conf_live *live; /* loop thread */
     char refusals[SPW_DOORS_COUNT][256];
     struct spw_door doors[SPW_DOORS_COUNT]; /* server NULL = not opened */
     pthread_t thread;

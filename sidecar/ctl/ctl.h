@@ -75,6 +75,7 @@ extern const struct spw_ctl_command spw_ctl_why_commands[];
 extern const struct spw_ctl_command spw_ctl_switches_commands[];
 extern const struct spw_ctl_command spw_ctl_gate_commands[];
 extern const struct spw_ctl_command spw_ctl_changes_commands[];
+extern const struct spw_ctl_command spw_ctl_config_commands[];
 extern const struct spw_ctl_command spw_ctl_rates_commands[];
 extern const struct spw_ctl_command spw_ctl_flags_commands[];
 extern const struct spw_ctl_command spw_ctl_exceptions_commands[];

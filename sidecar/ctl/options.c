@@ -14,13 +14,13 @@
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
 
-#define TABLES_COUNT 14u
+#define TABLES_COUNT 15u
 static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
     spw_ctl_why_commands,        spw_ctl_status_commands,    spw_ctl_limits_commands,
     spw_ctl_breaker_commands,    spw_ctl_gate_commands,      spw_ctl_switches_commands,
     spw_ctl_changes_commands,    spw_ctl_rates_commands,     spw_ctl_flags_commands,
     spw_ctl_exceptions_commands, spw_ctl_reconcile_commands, spw_ctl_replay_commands,
-    spw_ctl_headers_commands,    spw_ctl_check_commands};
+    spw_ctl_headers_commands,    spw_ctl_config_commands,    spw_ctl_check_commands};
 
 static const char COMMON_HELP[] =
     "Common options:\n"

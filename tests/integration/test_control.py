@@ -726,7 +726,7 @@ def test_reflection(channel, version):
         {"file_containing_symbol": "spillway.v1.None"}, {"all_extension_numbers_of_type": "spillway.v1.Flag"}, {})
     names = {one.name for one in listed.list_services_response.service}
     assert names == {"spillway.v1.Limits", "spillway.v1.Breakers", "spillway.v1.Changes", "spillway.v1.Audit",
-                     "spillway.v1.Gates", "spillway.v1.Accounts",
+                     "spillway.v1.Gates", "spillway.v1.Accounts", "spillway.v1.Configuration",
                      "spillway.v1.Rates", "spillway.v1.Flags",
                      "spillway.v1.Orders", "spillway.v1.Status", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                      "grpc.reflection.v1alpha.ServerReflection"}

@@ -38,6 +38,7 @@ ASKED = {
     "Rates.Upsert": [{"header": {"source": "v", "as_of": TODAY}},
                      {"rows": {"rows": [{"state": "WA", "zip5": 98111, "combined_ppb": 92000000}]}},
                      {"end": {"rows": 1}}],
+    "Configuration.Show": {}, "Configuration.Diff": {"text": "YTogMQ=="},
     "Status.Get": {}, "Status.Why": {},
     "Flags.Export": {}, "Flags.Acknowledge": {"consumer": "test", "sequence": 0}, "Flags.Find": {"reference": "none"},
     "Orders.Place": {"quote_id": "sq_1", "order_id": "o1", "tax_collected": "1.00"},
@@ -45,7 +46,7 @@ ASKED = {
     "Orders.Get": {"order_id": "o1"},
 }
 # Reached, and refused for what this pod has not: the answer is Spillway's own text.
-MAY_REFUSE = {"Changes.Watch": "OutOfRange", "Flags.Acknowledge": None, "Flags.Find": None, "Flags.Import": None,
+MAY_REFUSE = {"Changes.Watch": "OutOfRange", "Flags.Acknowledge": None, "Configuration.Diff": None, "Flags.Find": None, "Flags.Import": None,
               "Orders.Get": None, "Rates.Lookup": None, "Flags.Export": None}
 
 

@@ -214,6 +214,29 @@ def test_rate_tables_are_replaced(place, backend):
     assert sidecar.quote().json["tax"] != "6.71"
 
 
+def test_show_and_diff_tell_before_a_reload_what_it_will_do(place):
+    sidecar = place.sidecar(DOWN, account={"limit": {"rate": "70/s", "burst": 100}})
+    assert "would change nothing" in sidecar.ctl("config", "diff", place.config_path).stdout
+    sidecar.ctl("limits", "set", "main", "--rate", "7/min", "--burst", "5")
+    shown = {value["path"]: value for value in json.loads(sidecar.ctl("config", "show", "--json").stdout)["values"]}
+    assert (shown["accounts.main.limit.rate"]["value"], shown["accounts.main.limit.rate"]["fileValue" if "fileValue" in
+            shown["accounts.main.limit.rate"] else "file_value"]) == ("7/min", "70/s")
+    assert KEY not in json.dumps(shown)
+    other = place.directory / "other.yaml"
+    edit(place, limit={"rate": "80/s"}, deadline="1s")
+    shutil.copy(place.config_path, other)
+    changes = {one["path"]: (one["before"], one["after"], "restart" in one)
+               for one in json.loads(sidecar.ctl("config", "diff", other, "--json").stdout)["changes"]}
+    assert changes == {"accounts.main.limit.rate": ("7/min", "80/s", False),
+                       "accounts.main.deadline": ("5s", "1s", False)}
+    assert limit(sidecar)[:2] == ("7/min", 5)
+    other.write_text(other.read_text().replace('"cells": 512', '"cells": 1024'))
+    told = sidecar.ctl("config", "diff", other).stdout
+    assert "segment.cells" in told and "restart" in told and "refused whole" in told
+    other.write_text("accounts: {main: {limit: 1}}")
+    assert "other.yaml:1:" in sidecar.ctl("config", "diff", other, code=1).stderr
+
+
 def mutate(chance, text):
     """One fault put into a good file: a byte, a line, a word or a number of it."""
     lines = text.split("\n")

@@ -60,6 +60,12 @@ static struct account *find_account(struct spw_state *state, const char *name, s
     return NULL;
 }
 
+void spw_state_conf_in_force(const struct spw_state *state, struct spw_conf *conf)
+{
+    (void)state;
+    (void)conf;
+}
+
 enum spw_status spw_state_limit_get(struct spw_state *state, const char *account, uint64_t now_ns,
                                     struct spw_limit_view *out, struct spw_error *err)
 {
