@@ -3,7 +3,7 @@
  * A rate is learned from a line whose whole amount was taxed at a stated rate that its tax bears out, and a zero from a
  * line large enough that a rate would have shown. Not learned: a line taxed in part (a threshold, a holiday: true of that
  * amount alone), credits, anything of a buyer who stated an exemption, and a zero where a customer is named: the provider
- * may know of an exemption that the quote does not state. Shipping is learned under a tax code of its own only, since what
+ * may know of an exemption that the quote does not state; but for the states without a sales tax, where none is needed. Shipping is learned under a tax code of its own only, since what
  * holds for shipping does not hold for goods.
  */
 #include "sidecar/http/learn.h"
@@ -14,6 +14,17 @@
 
 #define ZERO_LEAST_MINOR 100 /* at half a per cent this is half a cent: a lower rate may hide in a zero */
 #define OFF_MOST_MINOR   1   /* and one for each jurisdiction the provider rounds on its own */
+
+/* Where no sales tax is levied, by the state or below it (Alaska's boroughs do). */
+static bool has_no_sales_tax(const struct spw_address *to)
+{
+    static const char *const states[] = {"DE", "MT", "NH", "OR"};
+    bool is_us = !to->country || strcmp(to->country, "US") == 0;
+    for (size_t i = 0; is_us && to->state && i < sizeof states / sizeof states[0]; i++)
+        if (strcmp(to->state, states[i]) == 0)
+            return true;
+    return false;
+}
 
 bool spw_learn_rate(const struct spw_quote_request *quote, const struct spw_answer *answer, uint32_t line,
                     uint32_t *out_ppb)
@@ -32,7 +43,7 @@ bool spw_learn_rate(const struct spw_quote_request *quote, const struct spw_answ
         return off_minor >= -most_minor && off_minor <= most_minor;
     }
     *out_ppb = 0;
-    bool named = quote->customer_id && quote->customer_id[0];
+    bool named = quote->customer_id && quote->customer_id[0] && !has_no_sales_tax(&quote->ship_to);
     return tax->tax_minor == 0 && tax->taxable_minor == 0 && amount_minor >= ZERO_LEAST_MINOR && !named;
 }
 

@@ -19,6 +19,8 @@ static void line_of(int64_t taxable_minor, int64_t tax_minor, bool known, uint32
     answer.line_rates[0] = answer.line_rates[1] = (struct spw_line_rate){known, ppb};
 }
 
+static const char *ship_to_state;
+
 /* The rate learned from a line of this amount, -1 = none. */
 static int64_t learned(int64_t amount_minor, const char *customer)
 {
@@ -29,6 +31,7 @@ static int64_t learned(int64_t amount_minor, const char *customer)
     quote.lines = &line;
     quote.line_count = 1;
     quote.customer_id = customer;
+    quote.ship_to.state = ship_to_state;
     quote.shipping_minor = amount_minor;
     bool goods = spw_learn_rate(&quote, &answer, 0, &ppb);
     int64_t rate = goods ? (int64_t)ppb : -1;
@@ -66,6 +69,11 @@ static void zeros(void **state)
     assert_int_equal(learned(99, NULL), -1);     /* too small for a rate to show */
     assert_int_equal(learned(10000, "c_7"), -1); /* perhaps this customer's exemption */
     assert_int_equal(learned(10000, ""), 0);
+    ship_to_state = "TX";
+    assert_int_equal(learned(10000, "c_7"), -1);
+    ship_to_state = "OR"; /* no sales tax there, for nobody */
+    assert_int_equal(learned(10000, "c_7"), 0);
+    ship_to_state = NULL;
     line_of(0, 0, true, 92000000); /* a rate of the place, but nothing of the line is taxable */
     assert_int_equal(learned(10000, NULL), 0);
     line_of(0, 0, false, 0);
