@@ -181,7 +181,8 @@ def test_sigkill_of_anybody(place, backend):
     """Sidecar, a checkout process, or both, at random: every delivered fallback is in the export once; of a decision that a
     killed process asked for again one answer stands, and no order is counted twice."""
     sidecar = place.sidecar(place.mock("--rate", "0.092", "--latency", "2ms"),
-                            account={"limit": {"rate": "20/s", "burst": 20}}, config={"segment": {"cells": 16384}})
+                            account={"limit": {"rate": "20/s", "burst": 20}},
+                            config={"segment": {"cells": 16384}, "reconcile": {"within": "60m"}})
     buyers, kills = Buyers(place, ("anna", "bert", "carl")), 0
     for _ in range(LEDGER_ROUNDS):
         begun_ns = boot_ns()
@@ -226,6 +227,18 @@ def test_sigkill_of_anybody(place, backend):
     assert sidecar.metric("spillway_store_damaged_cells_total") == 0
     until(lambda: sidecar.metric("spillway_ledger_orphans") == 0, "a sound ledger")
     assert {line["decision"] for line in lines} == {"live", "fallback"}
+    # Reconciliation ran all the while: each result is posted once, each document is written once.
+    until(lambda: sidecar.metric("spillway_flags_filing", state="filed") >= 3, "filings")
+    books = place.mocks[0].call("GET", "/mock/books", key=None)[2]
+    documents = {name: entry for name, entry in books.items() if name.startswith("taxcloud/orders/")}
+    assert documents and {entry["writes"] for entry in documents.values()} == {1}
+    ordered = {line["order_id"] for line in lines}
+    assert all(name in ordered or name.startswith("SPW-") for name in (key.rsplit("/", 1)[1] for key in documents))
+    twice = place.sql("SELECT sequence FROM history WHERE from_state = 'pending' AND to_state NOT IN ('pending', 'none')"
+                      " AND who = 'reconcile' GROUP BY sequence HAVING count(*) >"
+                      " (SELECT count(*) FROM history AS anew WHERE anew.sequence = history.sequence AND"
+                      " anew.to_state = 'pending')")
+    assert twice == []
 
 
 def test_many_replacements_that_were_cut_short(place, backend):
