@@ -61,7 +61,7 @@ static const char CONFIG[] = "accounts:\n"
                              "log: {level: error}\n";
 
 static char directory[] = "/tmp/spillway-bench.XXXXXX";
-static pid_t children[3], self;
+static pid_t children[4], self;
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
@@ -288,7 +288,7 @@ int main(void)
     sidecar_path(program);
     snprintf(forwarder_socket, sizeof forwarder_socket, "%s/forwarder.sock", directory);
     snprintf(quote_socket, sizeof quote_socket, "%s/pub/quote.sock", directory);
-    children[0] = spw_bench_upstream(ANSWER, &port);
+    children[0] = spw_bench_upstream(ANSWER, 0, &port);
     snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, port);
     children[1] = spw_bench_forwarder(forwarder_socket, url);
     children[2] = start_sidecar(program, port);
@@ -307,6 +307,9 @@ int main(void)
     one_in_flight(ways);
     many_in_flight(ways, port, 8);
     many_in_flight(ways, port, 64);
+    /* A provider is not quicker than a loop's turn: without a rest the answer is there before anybody waits for it. */
+    children[3] = spw_bench_upstream(ANSWER, 500, &port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, port);
     spw_bench_syscalls(url);
     return 0;
 }

@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* One whole answer for every request: all it does is to be quicker than anything measured. Returns its process and the
+/* One whole answer for every request: all it does is to be quicker than anything measured; with a delay it rests before each answer. Returns its process and the
  * port of 127.0.0.1. */
-pid_t spw_bench_upstream(const char *answer_body, uint16_t *port);
+pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port);
 
 /* libmicrohttpd in front, libcurl behind, one thread, no decision: each request at socket_path goes to url. */
 pid_t spw_bench_forwarder(const char *socket_path, const char *url);

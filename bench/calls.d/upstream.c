@@ -46,6 +46,8 @@ static size_t whole_request(const struct peer *peer)
     return peer->count >= head_bytes + body_bytes ? head_bytes + body_bytes : 0;
 }
 
+static unsigned rest_us;
+
 static void serve(int fd, const char *answer, size_t answer_bytes)
 {
     struct peer *peer = peers[fd];
@@ -60,6 +62,8 @@ static void serve(int fd, const char *answer, size_t answer_bytes)
     for (size_t bytes; (bytes = whole_request(peer)) > 0;) {
         memmove(peer->bytes, peer->bytes + bytes, peer->count - bytes);
         peer->count -= bytes;
+        if (rest_us)
+            usleep(rest_us);
         if (write(fd, answer, answer_bytes) != (ssize_t)answer_bytes)
             spw_bench_die("the upstream could not answer: %s", strerror(errno));
     }
@@ -87,7 +91,7 @@ static void run(int listener, const char *answer, size_t answer_bytes)
     }
 }
 
-pid_t spw_bench_upstream(const char *answer_body, uint16_t *port)
+pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
@@ -100,6 +104,7 @@ pid_t spw_bench_upstream(const char *answer_body, uint16_t *port)
     if (pid == 0) {
         char answer[4096];
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        rest_us = delay_us;
         int n = snprintf(answer, sizeof answer,
                          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                          strlen(answer_body), answer_body);
