@@ -312,7 +312,7 @@ static inline bool spw__path(char *out, size_t room, const char *dir, const char
     size_t dir_bytes = strlen(dir), name_bytes = strlen(name);
     if (dir_bytes + name_bytes + 2 > room)
         return false;
-    memcpy(out, dir, dir_bytes);
+    memcpy(out, dir, dir_bytes + 1);
     out[dir_bytes] = '/';
     memcpy(out + dir_bytes + 1, name, name_bytes + 1);
     return true;
