@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sidecar/conf/conf_check.h"
+#include "sidecar/conf/conf_overlay.h"
 #include "sidecar/conf/conf_text.h"
 
 #define FILE_MAX_BYTES     ((size_t)1 << 20)
@@ -28,6 +29,15 @@ struct wanted {
 static size_t most_bytes(struct wanted wanted)
 {
     return wanted.any_count ? ANY_FILE_MAX_BYTES : FILE_MAX_BYTES;
+}
+
+/* What was set by hand and is kept, beside the store. */
+static enum spw_status lay_overlay(Spillway__V1__Config *config, char *path, size_t room, bool *laid,
+                                   struct spw_error *err)
+{
+    const char *store = config->store && config->store->file ? config->store->file : SPW_CONF_STORE_FILE;
+    spw_overlay_path(store, path, room);
+    return spw_overlay_lay(path, config, laid, err);
 }
 
 static enum spw_status parse(const char *name, const char *text, size_t bytes, struct wanted wanted,
@@ -47,6 +57,10 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, s
     ProtobufCMessage *message = NULL;
     struct spw_yaml_places places;
     status = spw_yaml_read(name, text, bytes, &spillway__v1__config__descriptor, &message, &places, err);
+    bool laid = false;
+    char overlay[SPW_PATH_BYTES + 32] = "";
+    if (!status && wanted.references)
+        status = lay_overlay((Spillway__V1__Config *)(void *)message, overlay, sizeof overlay, &laid, err);
     struct spw_conf *conf = status ? NULL : calloc(1, sizeof *conf);
     if (!status && !conf)
         status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
@@ -57,6 +71,8 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, s
                                   .any_count = wanted.any_count,
                                   .err = err};
         status = spw_check_config(&check, (const Spillway__V1__Config *)(const void *)message, conf);
+        if (status && laid)
+            spw_error_prefix(err, "with %s laid over it: ", overlay);
     }
     if (message)
         protobuf_c_message_free_unpacked(message, NULL);

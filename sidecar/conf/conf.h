@@ -255,6 +255,8 @@ struct spw_conf_control_uid {
     enum spw_conf_role role;
 };
 
+#define SPW_CONF_STORE_FILE "/var/lib/spillway/flags.db" /* default */
+
 struct spw_conf {
     uint32_t accounts_count;
     struct spw_conf_account

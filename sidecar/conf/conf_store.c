@@ -47,7 +47,7 @@ static enum spw_status check_retention(struct spw_check *c, const Spillway__V1__
 enum spw_status spw_check_store(struct spw_check *c, const Spillway__V1__StoreConfig *in,
                                 struct spw_conf *out)
 {
-    snprintf(out->store_file, sizeof out->store_file, "/var/lib/spillway/flags.db");
+    snprintf(out->store_file, sizeof out->store_file, SPW_CONF_STORE_FILE);
     out->on_full = SPW_ON_FULL_HAND_BACK;
     out->unplaced_after_ms = DAY_MS;
     if (!in)

@@ -2,10 +2,12 @@
  *
  * Owns: nothing. Called by: call.c. Thread: requests are checked on the server's, carried out on the loop's.
  */
+#include <grpc/support/alloc.h>
 #include <string.h>
 
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
+#include "sidecar/control/persist.h"
 #include "sidecar/control/server.h"
 
 static void get_on_loop(struct spw_call *call)
@@ -150,14 +152,41 @@ static void answer_set(struct spw_call *call, bool dry_run, const struct spw_bre
     struct spw_arena arena = {0};
     Spillway__V1__SetBreakerReply reply = SPILLWAY__V1__SET_BREAKER_REPLY__INIT;
     reply.breaker = spw_message_breaker(&arena, after);
-    if (!dry_run)
+    bool kept = ((const Spillway__V1__SetBreakerRequest *)call->request)->persist && !dry_run;
+    if (!dry_run && !kept) /* kept: not on the loop's thread, and nothing of it goes back */
         spw_expiry_note_breaker(call->control->expiry, reply.breaker);
     reply.before = spw_message_breaker(&arena, before);
     SPW_SET(&reply, dry_run, dry_run);
     reply.reach = (char[]){SPW_REACH};
-    SPW_SET(&reply, survives_restart, false);
+    SPW_SET(&reply, survives_restart, kept);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
+}
+
+struct kept {
+    struct spw_breaker_view before, after;
+};
+
+static void free_kept(struct spw_call *call)
+{
+    gpr_free(call->own);
+}
+
+static void answer_kept(struct spw_call *call)
+{
+    const struct kept *kept = call->own;
+    answer_set(call, false, &kept->before, &kept->after);
+}
+
+static void keep(struct spw_call *call, const struct spw_breaker_view *before,
+                 const struct spw_breaker_view *after)
+{
+    struct kept *kept = gpr_zalloc(sizeof *kept);
+    struct spw_overlay_change change = {.account = after->account, .breaker = &after->conf};
+    *kept = (struct kept){*before, *after};
+    call->own = kept;
+    call->on_free = free_kept;
+    spw_persist(call, &change, answer_kept);
 }
 
 int spw_forced_of_word(const char *word)
@@ -207,7 +236,10 @@ static void set_on_loop(struct spw_call *call)
     if (!request->dry_run && (change.conf || change.forced >= 0))
         spw_expiry_set(call->control->expiry, &temporary, request->for_ms);
     spw_record_look(call->control->record, request->account, &doer);
-    answer_set(call, request->dry_run, &before, &after);
+    if (request->persist && !request->dry_run)
+        keep(call, &before, &after);
+    else
+        answer_set(call, request->dry_run, &before, &after);
 }
 
 void spw_breakers_set(struct spw_call *call)
@@ -227,6 +259,11 @@ void spw_breakers_set(struct spw_call *call)
     else if (request->reset && request->trip)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "trip: opens what reset closes: give one of them");
+    else if (request->persist &&
+             (request->for_ms || !request->settings || force != -1 || request->reset || request->trip))
+        spw_call_refuse(
+            call, GRPC_STATUS_INVALID_ARGUMENT,
+            "persist: is for settings, and not for a time: leave force, reset, trip and for_ms out");
     else if (request->for_ms && !request->settings && force == -1)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "for_ms: is for settings and force: reset and trip go over by themselves");

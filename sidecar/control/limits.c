@@ -2,12 +2,14 @@
  *
  * Owns: nothing. Called by: call.c. Thread: requests are checked on the server's, carried out on the loop's.
  */
+#include <grpc/support/alloc.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
+#include "sidecar/control/persist.h"
 #include "sidecar/control/server.h"
 
 static void list_on_loop(struct spw_call *call)
@@ -206,13 +208,47 @@ static void answer_set(struct spw_call *call, const struct spw_limit_view *befor
     Spillway__V1__SetLimitReply reply = SPILLWAY__V1__SET_LIMIT_REPLY__INIT;
     reply.limit = spw_message_limit(&arena, after);
     reply.before = spw_message_limit(&arena, before);
-    if (!request->dry_run)
+    bool kept = (request->persist || request->clear) && !request->dry_run;
+    if (!request->dry_run && !kept) /* kept: not on the loop's thread, and nothing of it goes back */
         spw_expiry_note_limit(call->control->expiry, reply.limit);
     SPW_SET(&reply, dry_run, request->dry_run);
     reply.reach = (char[]){SPW_REACH};
-    SPW_SET(&reply, survives_restart, false);
+    SPW_SET(&reply, survives_restart, kept && request->persist);
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
+}
+
+struct kept {
+    struct spw_limit_view before, after;
+};
+
+static void free_kept(struct spw_call *call)
+{
+    gpr_free(call->own);
+}
+
+static void answer_kept(struct spw_call *call)
+{
+    const struct kept *kept = call->own;
+    answer_set(call, &kept->before, &kept->after);
+}
+
+static void keep(struct spw_call *call, const struct spw_limit_view *before,
+                 const struct spw_limit_view *after)
+{
+    const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)call->request;
+    struct kept *kept = gpr_zalloc(sizeof *kept);
+    enum spw_limiter_mode mode = after->switches & SPW_SWITCH_KILL      ? SPW_LIMITER_OFF
+                                 : after->switches & SPW_SWITCH_OBSERVE ? SPW_LIMITER_OBSERVE
+                                                                        : SPW_LIMITER_ENFORCE;
+    struct spw_overlay_change change = {.account = after->account,
+                                        .clear = request->clear,
+                                        .limit = names_a_limit(request) ? &after->limit : NULL,
+                                        .mode = names_switches(request) ? &mode : NULL};
+    *kept = (struct kept){*before, *after};
+    call->own = kept;
+    call->on_free = free_kept;
+    spw_persist(call, &change, answer_kept);
 }
 
 /* What is meant for all accounts is shown by the first one, unless one is named. */
@@ -245,7 +281,10 @@ static void set_on_loop(struct spw_call *call)
         return;
     }
     spw_record_look(call->control->record, changed, &doer);
-    answer_set(call, &before, &after);
+    if ((request->persist || request->clear) && !request->dry_run)
+        keep(call, &before, &after);
+    else
+        answer_set(call, &before, &after);
 }
 
 void spw_limits_set(struct spw_call *call)
@@ -257,7 +296,16 @@ void spw_limits_set(struct spw_call *call)
         (request->limiter && spw_name_check("limiter", request->limiter, &err)) ||
         spw_expiry_check(request->for_ms, &err))
         spw_call_fail(call, &err);
-    else if (!names_a_limit(request) && !names_switches(request))
+    else if (request->persist &&
+             (request->for_ms || request->limiter || request->everywhere || request->clear))
+        spw_call_refuse(
+            call, GRPC_STATUS_INVALID_ARGUMENT,
+            "persist: is for an account's own limit and switches, and not for a time: leave for_ms, "
+            "limiter, everywhere and clear out");
+    else if (request->clear && (names_a_limit(request) || names_switches(request)))
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "clear: stands alone: make the change in a request of its own");
+    else if (!request->clear && !names_a_limit(request) && !names_switches(request))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "rate: nothing to change: give rate, burst, pods, killed or observed_only");
     else if (request->everywhere && (request->limiter || names_a_limit(request)))

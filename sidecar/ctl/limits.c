@@ -101,7 +101,12 @@ static void print_set(const Spillway__V1__SetLimitReply *reply)
            before->rate->text, before->burst, before->pods, after->rate->text, after->burst, after->pods);
     if (reply->dry_run)
         printf("Nothing was changed (dry run). Its version is %" PRIu64 ".\n", before->version);
-    else
+    else if (after->has_expires_in_ms) {
+        char span[32];
+        spw_format_span(after->expires_in_ms, span, sizeof span);
+        printf("In force in %s, version %" PRIu64 "; goes back by itself in %s.\n",
+               reply->reach ? reply->reach : "this pod", after->version, span);
+    } else
         printf("In force in %s, version %" PRIu64 "; %s.\n", reply->reach ? reply->reach : "this pod",
                after->version,
                reply->survives_restart ? "it outlives a restart"
@@ -135,12 +140,15 @@ static int run_set(struct spw_ctl *ctl)
     if (!take_switch(ctl, "--kill", &request.killed, &request.has_killed) ||
         !take_switch(ctl, "--observe", &request.observed_only, &request.has_observed_only))
         return SPW_CTL_USAGE;
-    if (!rate.text && !has_burst && !has_pods && !request.has_killed && !request.has_observed_only)
+    if (!spw_ctl_value(ctl, "--clear") && !rate.text && !has_burst && !has_pods && !request.has_killed &&
+        !request.has_observed_only)
         return spw_ctl_usage(ctl, "nothing to change: give --rate, --burst, --pods, --kill or --observe");
     bool has_for;
     if (!spw_ctl_for(ctl, &request.for_ms, &has_for))
         return SPW_CTL_USAGE;
     request.has_for_ms = has_for;
+    request.has_persist = request.persist = spw_ctl_value(ctl, "--persist") != NULL;
+    request.has_clear = request.clear = spw_ctl_value(ctl, "--clear") != NULL;
     request.limiter = (char *)spw_ctl_value(ctl, "--limiter");
     request.has_everywhere = request.everywhere = spw_ctl_value(ctl, "--everywhere") != NULL;
     request.account = ctl->arguments[0];
@@ -202,6 +210,8 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
                  {"--observe", "on|off", "it counts what it would have refused, and refuses nothing"},
                  {"--everywhere", NULL, "--kill and --observe for all accounts"},
                  {"--for", "TIME", "goes back by itself after it, 1s to 7d"},
+                 {"--persist", NULL, "keep it over restarts, above the configuration file"},
+                 {"--clear", NULL, "keep nothing of the account any more; stands alone"},
                  {"--expect-version", "N", "refuse if the account is at another version"},
                  {"--dry-run", NULL, "say what would be; change nothing"}},
      .run = run_set},

@@ -197,8 +197,8 @@ def test_breaker_settings_are_changed_field_by_field(channel):
     (pb.SetBreakerRequest(account="main"), "settings"),
     (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(consecutive_429=0)),
      "settings.consecutive_429"),
-    (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(window_ms=5)), "settings.window"),
-    (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(cooldown_min_ms=70000)), "settings.cooldown"),
+    (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(window_ms=5)), "settings.window_ms"),
+    (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(cooldown_min_ms=70000)), "settings.cooldown_min_ms"),
     (pb.SetBreakerRequest(account="main", settings=pb.BreakerSettings(mode=pb.BREAKER_MODE_UNSPECIFIED)),
      "settings.mode"),
 ])
@@ -727,6 +727,7 @@ def test_reflection(channel, version):
     names = {one.name for one in listed.list_services_response.service}
     assert names == {"spillway.v1.Limits", "spillway.v1.Breakers", "spillway.v1.Changes", "spillway.v1.Audit",
                      "spillway.v1.Gates", "spillway.v1.Accounts", "spillway.v1.Configuration",
+                     "spillway.v1.Exceptions",
                      "spillway.v1.Rates", "spillway.v1.Flags",
                      "spillway.v1.Orders", "spillway.v1.Status", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                      "grpc.reflection.v1alpha.ServerReflection"}

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -328,3 +329,10 @@ def test_find(ctl):
 
 def test_version(ctl):
     assert ctl("version").startswith("spillwayctl ") and "spillwayctl" in json.loads(ctl("version", "--json"))
+
+
+def test_the_reference_page_is_what_the_program_says():
+    root = Path(__file__).resolve().parent.parent.parent
+    page = subprocess.run([sys.executable, root / "sidecar" / "ctl" / "doc.py", CTL], text=True,
+                          capture_output=True, check=True).stdout
+    assert (root / "docs" / "spillwayctl.md").read_text() == page, "sidecar/ctl/doc.py writes it anew"

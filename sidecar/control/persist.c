@@ -1,0 +1,78 @@
+/* persist.c: a change that was made is also kept for the next start. See persist.h. */
+#include "sidecar/control/persist.h"
+
+#include <grpc/support/alloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sidecar/control/server.h"
+#include "sidecar/obs/log.h"
+
+struct keeping {
+    struct spw_call *call;
+    spw_call_fn *answer;
+    char path[SPW_PATH_BYTES + 32];
+    char account[SPW_NAME_BYTES];
+    struct spw_conf_limit limit;
+    enum spw_limiter_mode mode;
+    struct spw_conf_breaker breaker;
+    struct spw_overlay_change change;
+};
+
+static void *keep(void *argument)
+{
+    struct keeping *keeping = argument;
+    struct spw_call *call = keeping->call;
+    struct spw_error err;
+    if (spw_overlay_write(keeping->path, &keeping->change, &err)) {
+        spw_log(SPW_LOG_ERROR, "control.persist", "%s", err.text);
+        size_t used = strlen(err.text);
+        snprintf(err.text + used, sizeof err.text - used, "; the change is in force until the next start");
+        spw_call_fail(call, &err);
+    } else {
+        spw_log(SPW_LOG_INFO, "control.persist", "%s: %s in %s", keeping->account,
+                keeping->change.clear ? "nothing is kept any more" : "kept for the next start",
+                keeping->path);
+        keeping->answer(call);
+    }
+    gpr_free(keeping);
+    spw_call_release(call); /* last: control may be freed */
+    return NULL;
+}
+
+void spw_persist(struct spw_call *call, const struct spw_overlay_change *change, spw_call_fn *answer)
+{
+    struct keeping *keeping = gpr_zalloc(sizeof *keeping);
+    pthread_attr_t detached;
+    pthread_t thread;
+    keeping->call = call;
+    keeping->answer = answer;
+    spw_overlay_path(spw_state_conf(call->control->state)->store_file, keeping->path, sizeof keeping->path);
+    snprintf(keeping->account, sizeof keeping->account, "%s", change->account);
+    keeping->change = (struct spw_overlay_change){.account = keeping->account, .clear = change->clear};
+    if (change->limit) {
+        keeping->limit = *change->limit;
+        keeping->change.limit = &keeping->limit;
+    }
+    if (change->mode) {
+        keeping->mode = *change->mode;
+        keeping->change.mode = &keeping->mode;
+    }
+    if (change->breaker) {
+        keeping->breaker = *change->breaker;
+        keeping->change.breaker = &keeping->breaker;
+    }
+    spw_call_hold(call);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &detached, keep, keeping);
+    pthread_attr_destroy(&detached);
+    if (!error)
+        return;
+    spw_call_refuse(
+        call, GRPC_STATUS_INTERNAL,
+        "persist: no thread to be had: raise the pids limit; the change is in force until the next start");
+    gpr_free(keeping);
+    spw_call_release(call);
+}
