@@ -314,7 +314,8 @@ static inline bool spw__path(char *out, size_t room, const char *dir, const char
         return false;
     memcpy(out, dir, dir_bytes + 1);
     out[dir_bytes] = '/';
-    memcpy(out + dir_bytes + 1, name, name_bytes + 1);
+    memcpy(out + dir_bytes + 1, name, name_bytes);
+    out[dir_bytes + 1 + name_bytes] = 0;
     return true;
 }
 

@@ -619,7 +619,7 @@ static inline enum spw_status spw__header_check(
 }
 static inline bool spw__path(char *out, size_t room, const char *dir, const char *name) {
   size_t dir_bytes = strlen(dir), name_bytes = strlen(name); if (dir_bytes + name_bytes + 2 > room) return false;
-  memcpy(out, dir, dir_bytes + 1); out[dir_bytes] = '/'; memcpy(out + dir_bytes + 1, name, name_bytes + 1); return true;
+  memcpy(out, dir, dir_bytes + 1); out[dir_bytes] = '/'; memcpy(out + dir_bytes + 1, name, name_bytes); out[dir_bytes + 1 + name_bytes] = 0; return true;
 }
 static inline enum spw_status spw__file_map(const char *dir, const char *name, bool writable, uint8_t **out, uint64_t *bytes, uint64_t *inode) {
   char path[4096]; if (!spw__path(path, sizeof path, dir, name)) return SPW_STATUS_INVALID;

@@ -230,8 +230,9 @@ void spw_exceptions_decide(struct spw_call *call)
     Spillway__V1__DecideExceptionsReply reply = SPILLWAY__V1__DECIDE_EXCEPTIONS_REPLY__INIT;
     reply.refused = spw_arena_zalloc(&arena, count * sizeof(Spillway__V1__BadLine *));
     struct spw_error err;
-    enum spw_status status =
-        decisions ? SPW_STATUS_OK : spw_error_set(&err, SPW_STATUS_NO_MEMORY, "decisions: no memory");
+    enum spw_status status = decisions && reply.refused
+                                 ? SPW_STATUS_OK
+                                 : spw_error_set(&err, SPW_STATUS_NO_MEMORY, "decisions: no memory");
     for (uint32_t i = 0; i < count && status == SPW_STATUS_OK; i++) {
         const char *fault = read_decision(q->decisions[i], q->by, &decisions[i]);
         if (fault)

@@ -68,7 +68,7 @@ void spw_doer_of_call(const struct spw_call *call, char *who, size_t room)
     char *peer = grpc_call_get_peer(call->grpc);
     uint32_t uid = UINT32_MAX;
     if (peer && strncmp(peer, "fd:", 3) == 0)
-        uid = spw_control_socket_uid(&call->control->socket, atoi(peer + 3));
+        uid = spw_control_socket_uid(&call->control->socket, (int)strtol(peer + 3, NULL, 10));
     if (uid != UINT32_MAX)
         snprintf(who, room, "uid %u", uid);
     else if (!certificate_name(call->grpc, who, room))
