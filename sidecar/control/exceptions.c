@@ -229,16 +229,20 @@ void spw_exceptions_decide(struct spw_call *call)
     struct spw_decide_request *decisions = calloc(count, sizeof *decisions);
     Spillway__V1__DecideExceptionsReply reply = SPILLWAY__V1__DECIDE_EXCEPTIONS_REPLY__INIT;
     reply.refused = spw_arena_zalloc(&arena, count * sizeof(Spillway__V1__BadLine *));
+    if (!decisions || !reply.refused) {
+        spw_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "decisions: no memory");
+        free(decisions);
+        spw_arena_clean_up(&arena);
+        return;
+    }
     struct spw_error err;
-    enum spw_status status = decisions && reply.refused
-                                 ? SPW_STATUS_OK
-                                 : spw_error_set(&err, SPW_STATUS_NO_MEMORY, "decisions: no memory");
-    for (uint32_t i = 0; i < count && status == SPW_STATUS_OK; i++) {
+    enum spw_status status = SPW_STATUS_OK;
+    for (uint32_t i = 0; i < count; i++) {
         const char *fault = read_decision(q->decisions[i], q->by, &decisions[i]);
         if (fault)
             refuse_one(&arena, &reply, i, fault);
     }
-    if (status == SPW_STATUS_OK && !reply.n_refused) {
+    if (!reply.n_refused) {
         struct spw_decide_all_request all = {.decisions = decisions, .decisions_count = count};
         spw_store_decide_all(call->control->store, &all);
         status = spw_store_wait(call->control->store, &all.job);
