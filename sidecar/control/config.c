@@ -39,7 +39,7 @@ static void show_on_loop(struct spw_call *call)
     struct spw_arena arena = {0};
     Spillway__V1__ShowConfigReply reply = SPILLWAY__V1__SHOW_CONFIG_REPLY__INIT;
     reply.n_values = now.count;
-    reply.values = spw_arena_zalloc(&arena, now.count * sizeof *reply.values);
+    reply.values = spw_arena_zalloc(&arena, now.count * sizeof(Spillway__V1__ConfigValue *));
     for (size_t i = 0; i < now.count; i++) {
         Spillway__V1__ConfigValue *value = reply.values[i] = spw_arena_zalloc(&arena, sizeof *value);
         const struct spw_conf_value *said = spw_conf_values_find(&file, now.list[i].path);
@@ -120,7 +120,8 @@ static void diff_on_loop(struct spw_call *call)
         struct listing listing = {.reply = &reply, .now = &now};
         SPW_SET(&reply, needs_restart, false);
         spw_conf_values_diff(&file, &other, count_change, &listing);
-        reply.changes = spw_arena_zalloc(&listing.arena, (listing.room_count + 1) * sizeof *reply.changes);
+        reply.changes =
+            spw_arena_zalloc(&listing.arena, (listing.room_count + 1) * sizeof(Spillway__V1__ConfigChange *));
         spw_conf_values_diff(&file, &other, list_change, &listing);
         spw_call_reply(call, &reply.base);
         spw_arena_clean_up(&listing.arena);
