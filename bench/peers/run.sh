@@ -21,7 +21,7 @@ fi
 
 if ! command -v cargo >/dev/null; then
     said "governor left out: no cargo"
-elif (cd "$here/governor" && CARGO_TARGET_DIR="$build/peers/governor" cargo build --release --locked -q) >&2; then
+elif (cd "$here/governor" && CARGO_TARGET_DIR="$build/peers/governor" cargo build --release -q) >&2; then
     arguments+=("governor=$build/peers/governor/release/peer-governor")
 else
     said "governor left out: it could not be built"
