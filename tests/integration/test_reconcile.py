@@ -106,7 +106,9 @@ def test_failures_lost_replies_and_kills(place, provider):
     assert {by_id[flag]["reconciliation"]["state"] for flag in flags.values()} == {"noise"}
     books = documents(mock, provider)
     assert len(books) == count
-    assert {entry["writes"] for entry in books.values()} == {1}
+    # AvaTax's is create-or-adjust: what a killed sidecar had put on the wire may arrive after its successor has looked and
+    # before it sends, and then adjusts the document to what it already says.
+    assert {entry["writes"] for entry in books.values()} <= ({1, 2} if provider == "avatax" else {1})
     assert sidecar.metric("spillway_ledger_stuck_rows") == 0
     reconciled = place.sql("SELECT count(*) FROM history WHERE who='reconcile' AND from_state='pending' AND"
                            " to_state<>'pending'")
