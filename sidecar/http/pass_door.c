@@ -415,6 +415,8 @@ enum spw_status spw_pass_doors_new(const struct spw_pass_doors_options *options,
     *out = NULL;
     if (doors) {
         doors->options = *options;
+        snprintf(doors->token_file, sizeof doors->token_file, "%s", options->token_file);
+        doors->options.token_file = doors->token_file;
         for (uint32_t i = 0; i < options->conf->accounts_count; i++)
             listens |= options->conf->accounts[i].listen[0] != 0;
         doors->documents = listens ? spw_reuse_new(DOCUMENTS_BYTES) : NULL;

@@ -23,6 +23,7 @@ struct spw_pass_account {
 
 struct spw_pass_doors {
     struct spw_pass_doors_options options;
+    char token_file[SPW_PATH_BYTES + 16]; /* of options: a door may be opened much later, by a reload */
     uint32_t accounts_count;
     struct spw_pass_account accounts[SPW_CONF_ACCOUNTS_MAX_COUNT];
     struct spw_key_maker keys;

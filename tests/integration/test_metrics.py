@@ -52,7 +52,8 @@ def test_every_family_of_the_table_is_there_and_no_other(place):
         if name not in types:
             name = re.sub("_(bucket|sum|count)$", "", name)
         shown[name] = tuple(sorted(label for label, _ in labels if label != "le"))
-    assert shown == table()
+    # Those of a rate refresh need an account whose provider publishes rates: test_refresh.py.
+    assert shown == {name: labels for name, labels in table().items() if not name.startswith("spillway_rate_refresh")}
     checked = promtool("check", "metrics", text=text)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
