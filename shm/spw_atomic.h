@@ -37,25 +37,25 @@ SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-
 #define SPW_STEP_SET(word)
 #endif
 
-static inline uint64_t spw_load_acq(const uint64_t *word)
+SPW_HOT uint64_t spw_load_acq(const uint64_t *word)
 {
     SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-static inline uint64_t spw_load_rlx(const uint64_t *word)
+SPW_HOT uint64_t spw_load_rlx(const uint64_t *word)
 {
     SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-static inline uint32_t spw_load32_rlx(const uint32_t *word)
+SPW_HOT uint32_t spw_load32_rlx(const uint32_t *word)
 {
     SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-static inline uint32_t spw_load32_acq(const uint32_t *word)
+SPW_HOT uint32_t spw_load32_acq(const uint32_t *word)
 {
     SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -63,31 +63,31 @@ static inline uint32_t spw_load32_acq(const uint32_t *word)
 
 /* Two 32-bit words that stand in one of 64, as one value. */
 typedef uint64_t __attribute__((may_alias)) spw__pair;
-static inline uint64_t spw_load_pair_acq(const uint32_t *words)
+SPW_HOT uint64_t spw_load_pair_acq(const uint32_t *words)
 {
     SPW_STEP_SEE(words);
     return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE);
 }
 
-static inline void spw_store_rel(uint64_t *word, uint64_t value)
+SPW_HOT void spw_store_rel(uint64_t *word, uint64_t value)
 {
     SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-static inline void spw_store_rlx(uint64_t *word, uint64_t value)
+SPW_HOT void spw_store_rlx(uint64_t *word, uint64_t value)
 {
     SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-static inline void spw_store32_rlx(uint32_t *word, uint32_t value)
+SPW_HOT void spw_store32_rlx(uint32_t *word, uint32_t value)
 {
     SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-static inline void spw_store32_rel(uint32_t *word, uint32_t value)
+SPW_HOT void spw_store32_rel(uint32_t *word, uint32_t value)
 {
     SPW_STEP_SET(word);
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
@@ -96,43 +96,43 @@ static inline void spw_store32_rel(uint32_t *word, uint32_t value)
 /* Compare and swap: true when *word was *expected and is now desired; else *expected holds what was found.
  * acq_rel on success, acquire on failure: one strength serves every caller, and on x86-64 and arm64 with LSE it
  * costs what the weaker forms cost. */
-static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
+SPW_HOT bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired)
 {
     SPW_STEP_SEE(word);
     return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-static inline uint64_t spw_exchange(uint64_t *word, uint64_t value)
+SPW_HOT uint64_t spw_exchange(uint64_t *word, uint64_t value)
 {
     SPW_STEP_SEE(word);
     return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
 }
 
-static inline uint64_t spw_add(uint64_t *word, uint64_t n)
+SPW_HOT uint64_t spw_add(uint64_t *word, uint64_t n)
 {
     SPW_STEP_SEE(word);
     return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL);
 }
 
 /* Statistics only: orders nothing. */
-static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n)
+SPW_HOT uint64_t spw_add_rlx(uint64_t *word, uint64_t n)
 {
     SPW_STEP_SEE(word);
     return __atomic_fetch_add(word, n, __ATOMIC_RELAXED);
 }
 
-static inline void spw_fence_acq(void)
+SPW_HOT void spw_fence_acq(void)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-static inline void spw_fence_rel(void)
+SPW_HOT void spw_fence_rel(void)
 {
     __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
 /* Tell the processor that this is a retry of a CAS loop. */
-static inline void spw_relax(void)
+SPW_HOT void spw_relax(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -142,7 +142,7 @@ static inline void spw_relax(void)
 }
 
 /* memcpy whose source or target another process may be writing: whole 64-bit words, each access atomic, no order. */
-static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words)
+SPW_HOT void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words)
 {
     for (size_t i = 0; i < words; i++) {
         SPW_STEP_SEE(&from[i]);

@@ -268,26 +268,26 @@ struct spw_line_tax { int64_t taxable_minor; int64_t tax_minor; };
 #define SPW_COLD __attribute__((noinline, cold, unused))
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
-static inline uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-static inline uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-static inline uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-static inline uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+SPW_HOT uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+SPW_HOT uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+SPW_HOT uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+SPW_HOT uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 typedef uint64_t __attribute__((may_alias)) spw__pair;
-static inline uint64_t spw_load_pair_acq(const uint32_t *words) { return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE); }
-static inline void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
-static inline bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
+SPW_HOT uint64_t spw_load_pair_acq(const uint32_t *words) { return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE); }
+SPW_HOT void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
+SPW_HOT bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
-static inline uint64_t spw_add(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL); }
-static inline uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
-static inline void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-static inline void spw_relax(void) {
+SPW_HOT uint64_t spw_add(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_ACQ_REL); }
+SPW_HOT uint64_t spw_add_rlx(uint64_t *word, uint64_t n) { return __atomic_fetch_add(word, n, __ATOMIC_RELAXED); }
+SPW_HOT void spw_fence_acq(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+SPW_HOT void spw_relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   __asm__ __volatile__("yield");
 #endif
 }
-static inline void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words) {
+SPW_HOT void spw_copy_rlx(uint64_t *to, const uint64_t *from, size_t words) {
   for (size_t i = 0; i < words; i++) { uint64_t word = __atomic_load_n(&from[i], __ATOMIC_RELAXED); __atomic_store_n(&to[i], word, __ATOMIC_RELAXED); }
 }
 
