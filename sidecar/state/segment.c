@@ -354,6 +354,24 @@ static enum spw_status fill_segment(struct spw_state *state, const struct spw_ra
     return status;
 }
 
+/* Go on with the segment that is there. FULL: there is no slot in it for the sidecar, and nothing has been done. */
+static enum spw_status adopt(struct spw_state *state, const struct spw_map *old, struct spw_error *err)
+{
+    state->map = *old;
+    enum spw_status status = regroup(&state->conf->segment, err);
+    if (status == SPW_STATUS_OK)
+        status = claim_slot(state, SPW_RW_NAME, err);
+    if (status == SPW_STATUS_OK) {
+        snprintf(state->origin, sizeof state->origin, "adopted");
+        find_prevs(state, spw_now_ns());
+        spw_learned_mend(state);
+    } else if (status == SPW_STATUS_FULL) {
+        memset(&state->map, 0, sizeof state->map);
+        state->map.self.lock_fd = -1;
+    }
+    return status;
+}
+
 static enum spw_status open_segment(struct spw_state *state, const struct spw_rates_source *sources,
                                     size_t sources_count, struct spw_error *err)
 {
@@ -364,21 +382,20 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
     enum spw_status found = spw_map_open(&old, s->pub_dir, s->rw_dir, SPW_PUB_NAME, true);
     bool retired =
         found == SPW_STATUS_OK && spw_load_acq(&spw_map_pub(&old)->retired) != 0; /* SYNC retired: acquire */
+    const char *why =
+        retired ? "an earlier replacement was cut short" : "layout, capacities or limiters changed";
     if (found == SPW_STATUS_OK && !pub_is_whole(&old)) {
         spw_map_close(&old);
         found = SPW_STATUS_CORRUPT;
     }
     if (found == SPW_STATUS_OK && !retired && same_plan(&old, state->conf) &&
         spw_limiters_fit(&old, state->conf)) {
-        state->map = old;
-        snprintf(state->origin, sizeof state->origin, "adopted");
-        find_prevs(state, now_ns);
-        spw_learned_mend(state);
-        enum spw_status status = regroup(s, err);
+        enum spw_status status = adopt(state, &old, err);
         if (status == SPW_STATUS_OK)
-            status = claim_slot(state, SPW_RW_NAME, err);
-        return status == SPW_STATUS_OK ? fill_segment(state, sources, sources_count, now_ns, false, err)
-                                       : status;
+            return fill_segment(state, sources, sources_count, now_ns, false, err);
+        if (status != SPW_STATUS_FULL)
+            return status;
+        why = "every slot is held, or where their locks are is damaged";
     }
     enum spw_status status = make_pair(state, now_ns, err);
     if (status == SPW_STATUS_OK)
@@ -398,8 +415,7 @@ static enum spw_status open_segment(struct spw_state *state, const struct spw_ra
     find_prevs(state, now_ns);
     if (found == SPW_STATUS_OK) {
         retire(state, &old, now_ns);
-        snprintf(state->origin, sizeof state->origin, "replaced: %s",
-                 retired ? "an earlier replacement was cut short" : "layout, capacities or limiters changed");
+        snprintf(state->origin, sizeof state->origin, "replaced: %s", why);
         spw_map_close(&old);
     } else if (found == SPW_STATUS_NO_SEGMENT) {
         snprintf(state->origin, sizeof state->origin, "created");
