@@ -97,7 +97,8 @@ void spw_state_fixture_rates(struct spw_state_fixture *f)
     static const struct spw_rate_row rows[] = {
         {"US", "TX", 79703, 0xFFFF, 0xFFFF, 62500000, 0, 20000000, 0, 82500000, 0, 0, 0, false, "Midland"},
         {"US", "OR", 97201, 0xFFFF, 0xFFFF, 0, 0, 0, 0, 0, 0, 0, 0, false, "Portland"},
-        {"US", "WA", 98110, 0xFFFF, 0xFFFF, 65000000, 0, 27000000, 0, 92000000, 0, 0, 0, false, "Bainbridge Island"},
+        {"US", "WA", 98110, 0xFFFF, 0xFFFF, 65000000, 0, 27000000, 0, 92000000, 0, 0, 0, false,
+         "Bainbridge Island"},
     };
     struct spw_rates_source source;
     struct spw_error err = {0};

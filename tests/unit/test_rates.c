@@ -153,7 +153,8 @@ static void bad_rows_are_named_and_left_out(void **unused)
         const char *row, *column, *what;
     } CASES[] = {
         {"WA,98101,A,B,0.095,0.065,0,0.03\n", "", "8 cells where the header line has 9"},
-        {"WA,98101,A,B,0,095,0.065,0,0.03,0\n", "CombinedRate", "a fraction or a percent?"}, /* no comma of a name */
+        {"WA,98101,A,B,0,095,0.065,0,0.03,0\n", "CombinedRate",
+         "a fraction or a percent?"}, /* no comma of a name */
         {"WA,98101,\"A,B,0.095,0.065,0,0.03,0\n", "", "a quote is not closed"},
         {"WA,98101,A \"B\",C,0.095,0.065,0,0.03,0\n", "", "put the whole cell in quotes"},
         {"WA,98101,\"A\"B,C,0.095,0.065,0,0.03,0\n", "", "behind a closing quote"},
@@ -161,7 +162,8 @@ static void bad_rows_are_named_and_left_out(void **unused)
         {",98101,A,B,0.095,0.065,0,0.03,0\n", "State", "two capital letters"},
         {"WA,9810,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "leading zeros"},
         {"WA,98101-123,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "five digits"},
-        {"WA,501,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "leading zeros"}, /* no ZIP code of WA begins with 0 */
+        {"WA,501,A,B,0.095,0.065,0,0.03,0\n", "ZipCode",
+         "leading zeros"}, /* no ZIP code of WA begins with 0 */
         {"WA,00500,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "00501 to 99950"},
         {"WA,99951,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "00501 to 99950"},
         {"WA,9810A,A,B,0.095,0.065,0,0.03,0\n", "ZipCode", "five digits"},
