@@ -8,6 +8,7 @@
 
 #include "shm/spw_client.h"
 
+#include "bench/stats.h"
 #include "sidecar/conf/conf.h"
 #include "sidecar/state/state.h"
 
@@ -22,12 +23,6 @@ struct bench {
     struct spw_ref ref;
     uint64_t *shared; /* two pages of its own, MAP_SHARED */
 };
-
-static inline int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static inline double median(double *values, size_t count)
 {

@@ -9,6 +9,7 @@
  * Owns: a directory, an upstream, a forwarder and a sidecar, all gone at the end. Thread: one.
  */
 #include "bench/calls.d/calls.h"
+#include "bench/stats.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
@@ -85,18 +86,6 @@ static uint64_t now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(double *values, size_t count, double q)
-{
-    qsort(values, count, sizeof values[0], by_value);
-    return values[(size_t)((double)(count - 1) * q)];
 }
 
 /* Processor time of the process in the middle: what it costs, whoever else is on the machine. */

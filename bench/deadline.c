@@ -18,6 +18,7 @@
 
 #include "shm/spw_map.h"
 #include "sidecar/http/client.h"
+#include "bench/stats.h"
 #include "sidecar/loop/loop.h"
 
 #define CALLS       200u
@@ -101,18 +102,6 @@ static void begin_due(struct spw_loop *loop, struct spw_loop_timer *timer)
         spw_loop_timer_set(loop, &one->bare, one->deadline_ns);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(double *values, double q)
-{
-    qsort(values, CALLS, sizeof values[0], by_value);
-    return values[(size_t)((CALLS - 1) * q)];
-}
-
 static void measure(enum spw_loop_backend backend, const char *name, uint16_t port)
 {
     static struct run run;
@@ -135,11 +124,12 @@ static void measure(enum spw_loop_backend backend, const char *name, uint16_t po
     }
     if (spw_loop_run(run.loop, &err) != SPW_STATUS_OK)
         die("%s", err.text);
-    double call = quantile(run.call_us, 0.99), bare = quantile(run.bare_us, 0.99);
+    double call = quantile(run.call_us, CALLS, 0.99), bare = quantile(run.bare_us, CALLS, 0.99);
     printf("{\"bench\":\"deadline\",\"case\":\"%s\",\"calls\":%u,\"late_p50_us\":%.0f,\"late_p99_us\":%.0f,"
            "\"floor\":\"bare "
            "timer\",\"floor_late_p50_us\":%.0f,\"floor_late_p99_us\":%.0f,\"added_p99_us\":%.0f}\n",
-           name, CALLS, quantile(run.call_us, 0.5), call, quantile(run.bare_us, 0.5), bare, call - bare);
+           name, CALLS, quantile(run.call_us, CALLS, 0.5), call, quantile(run.bare_us, CALLS, 0.5), bare,
+           call - bare);
     spw_http_client_destroy(run.client);
     spw_loop_destroy(run.loop);
 }

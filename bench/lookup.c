@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 
+#include "bench/stats.h"
 #include "sidecar/conf/conf.h"
 #include "sidecar/rates/rates.h"
 #include "sidecar/state/state.h"
@@ -26,12 +27,6 @@ struct bench {
     uint64_t at, walk;
     uint32_t day;
 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The walk's links lie in the records themselves, in a copy of the table of the same shape and on pages of its own. */
 static uint64_t floor_batch(struct bench *b, const uint64_t *table)
