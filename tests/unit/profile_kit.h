@@ -162,4 +162,39 @@ static inline void kit_equal(json_t *root, const char *path, const char *text)
     free(have);
 }
 
+/* An order of kit_quote in the books: what its customer paid, line by line. */
+static inline struct spw_booking kit_booking(const struct spw_quote_request *quote, int64_t tax_minor)
+{
+    static const struct spw_line_tax collected[] = {{3998, 368}, {2500, 230}, {795, 73}};
+    return (struct spw_booking){.quote = quote,
+                                .collected = collected,
+                                .tax_collected_minor = tax_minor,
+                                .order_id = "100048213",
+                                .document = "spw-100048213",
+                                .date = "2025-11-27",
+                                .calculation = ""};
+}
+
+/* Answers to booking, or to reading back, and what they are. */
+struct kit_booked {
+    bool back;
+    uint32_t status;
+    const char *body;
+    enum spw_booked booked;
+};
+
+static inline void kit_check_booked(const struct spw_profile *p, const struct spw_booking *booking,
+                                    const struct kit_booked *cases, size_t count, int64_t tax_minor)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct spw_booked_answer out;
+        (cases[i].back ? p->read_book_back : p->read_book)(booking, cases[i].status, cases[i].body,
+                                                           strlen(cases[i].body), &out);
+        if (out.booked != cases[i].booked)
+            fail_msg("case %zu: %d", i, out.booked);
+        if (out.booked == SPW_BOOKED)
+            assert_int_equal(out.tax_minor, tax_minor);
+    }
+}
+
 #endif

@@ -366,14 +366,7 @@ static void test_book(void **state)
     const struct spw_profile *p = kit_profile("avatax");
     struct spw_conf_account a = kit_account("avatax");
     struct spw_quote_request q = kit_quote();
-    const struct spw_line_tax collected[] = {{3998, 368}, {2500, 230}, {795, 73}};
-    struct spw_booking b = {.quote = &q,
-                            .collected = collected,
-                            .tax_collected_minor = 671,
-                            .order_id = "100048213",
-                            .document = "spw-100048213",
-                            .date = "2025-11-27",
-                            .calculation = ""};
+    struct spw_booking b = kit_booking(&q, 671);
     struct spw_call call;
     struct spw_error err;
     assert_int_equal(p->book(&b, &a, &kit_credential, &call, &err), SPW_STATUS_OK);
@@ -394,12 +387,7 @@ static void test_book(void **state)
     assert_string_equal(call.method, "GET");
     assert_string_equal(call.url, "https://example.test/api/v2/companies/ACME-US/transactions/spw-100048213");
     spw_call_clean_up(&call);
-    static const struct {
-        bool back;
-        uint32_t status;
-        const char *body;
-        enum spw_booked booked;
-    } cases[] = {
+    static const struct kit_booked cases[] = {
         {false, 201, "{\"totalTax\":6.71,\"status\":\"Committed\"}", SPW_BOOKED},
         {true, 200, "{\"totalTax\":6.71,\"status\":\"Committed\"}", SPW_BOOKED},
         {true, 200, "{\"totalTax\":6.71,\"status\":\"Cancelled\"}", SPW_BOOKED_REJECTED},
@@ -412,15 +400,7 @@ static void test_book(void **state)
         {false, 200, "<html>", SPW_BOOKED_FAILED},
         {false, 401, "", SPW_BOOKED_FAILED},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct spw_booked_answer out;
-        (cases[i].back ? p->read_book_back : p->read_book)(&b, cases[i].status, cases[i].body,
-                                                           strlen(cases[i].body), &out);
-        if (out.booked != cases[i].booked)
-            fail_msg("case %zu: %d", i, out.booked);
-        if (out.booked == SPW_BOOKED)
-            assert_int_equal(out.tax_minor, 671);
-    }
+    kit_check_booked(p, &b, cases, sizeof cases / sizeof cases[0], 671);
 }
 
 int main(void)

@@ -292,14 +292,7 @@ static void test_book(void **state)
     const struct spw_profile *p = kit_profile("stripe");
     struct spw_conf_account a = kit_account("stripe");
     struct spw_quote_request q = kit_quote();
-    const struct spw_line_tax collected[] = {{3998, 368}, {2500, 230}, {795, 73}};
-    struct spw_booking b = {.quote = &q,
-                            .collected = collected,
-                            .tax_collected_minor = 671,
-                            .order_id = "100048213",
-                            .document = "spw-100048213",
-                            .date = "2025-11-27",
-                            .calculation = ""};
+    struct spw_booking b = kit_booking(&q, 671);
     struct spw_call call;
     struct spw_error err;
     assert_int_equal(p->book(&b, &a, &kit_credential, &call, &err), SPW_STATUS_INVALID);
