@@ -180,12 +180,20 @@ static inline struct kit_row *kit_row_of(struct kit_rows *rows, const char *tag)
     return found;
 }
 
-/* One number out of the database, by a connection of the test's own. */
-static inline int64_t kit_number(struct kit *kit, const char *sql)
+/* A connection of the test's own. It waits for the writer, which may be in the middle of a batch. */
+static inline sqlite3 *kit_db(struct kit *kit)
 {
     sqlite3 *db = NULL;
-    sqlite3_stmt *statement = NULL;
     assert_int_equal(SQLITE_OK, sqlite3_open(kit->file, &db));
+    assert_int_equal(SQLITE_OK, sqlite3_busy_timeout(db, 30000));
+    return db;
+}
+
+/* One number out of the database. */
+static inline int64_t kit_number(struct kit *kit, const char *sql)
+{
+    sqlite3 *db = kit_db(kit);
+    sqlite3_stmt *statement = NULL;
     assert_int_equal(SQLITE_OK, sqlite3_prepare_v2(db, sql, -1, &statement, NULL));
     assert_int_equal(SQLITE_ROW, sqlite3_step(statement));
     int64_t number = sqlite3_column_int64(statement, 0);
@@ -196,9 +204,7 @@ static inline int64_t kit_number(struct kit *kit, const char *sql)
 
 static inline void kit_sql(struct kit *kit, const char *sql)
 {
-    sqlite3 *db = NULL;
-    assert_int_equal(SQLITE_OK, sqlite3_open(kit->file, &db));
-    sqlite3_busy_timeout(db, 10000);
+    sqlite3 *db = kit_db(kit);
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     sqlite3_close(db);

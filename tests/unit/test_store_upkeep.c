@@ -222,8 +222,7 @@ static void what_cannot_be_written_is_told(void **state)
 {
     struct kit *kit = *state;
     kit_open(kit);
-    sqlite3 *holder = NULL;
-    assert_int_equal(SQLITE_OK, sqlite3_open(kit->file, &holder));
+    sqlite3 *holder = kit_db(kit);
     assert_int_equal(SQLITE_OK, sqlite3_exec(holder, "BEGIN IMMEDIATE", NULL, NULL, NULL));
     kit_flag(kit, "held");
     struct spw_store_job durable = {0};
