@@ -4,6 +4,10 @@ import sys
 
 import pytest
 
+# A test starts programs, and gRPC's handlers around fork() wait for threads of its own that may never come. No child
+# of a test uses gRPC's state.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 pytest.register_assert_rewrite("harness")
 
 from harness import Place, uring_refused  # noqa: E402: rewritten first
