@@ -109,7 +109,7 @@ class Story:
                  f"{by_breaker}, and {others} live or proactive")
 
     def kill(self):
-        tokens, at = self.watch.metrics.tokens, time.monotonic()
+        tokens, at = self.watch.metrics.tokens, self.watch.metrics.before_s
         since = len(self.watch.results)
         self.world.kill_sidecar()
         self.phase("killed", None)

@@ -20,9 +20,10 @@ METRIC = re.compile(r"^(spillway_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
 class Metrics:
-    """One reading of /metrics."""
+    """One reading of /metrics, asked for at before_s of the monotonic clock."""
 
-    def __init__(self, text):
+    def __init__(self, text, before_s):
+        self.before_s = before_s
         values = {(name, labels): float(value) for name, labels, value in METRIC.findall(text)}
 
         def one(name, *labels):
@@ -73,7 +74,8 @@ class Watch:
         stats = self.world.provider_stats()  # before the metrics: what it says was true while they still held
         self.provider_seen = stats["requests_total"]
         try:
-            self.metrics = Metrics(request(self.world.admin_port, "GET", "/metrics")[1])
+            before_s = time.monotonic()
+            self.metrics = Metrics(request(self.world.admin_port, "GET", "/metrics")[1], before_s)
         except OSError as error:
             if self.world.sidecar:
                 raise DemoError(f"/metrics of the running sidecar: {error}") from error

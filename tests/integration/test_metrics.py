@@ -1,5 +1,6 @@
 """/metrics of a real sidecar: valid for the official checker, the same series whatever passes, numbers that add up; the
 alerts and the dashboard made of them, in a real Prometheus."""
+import collections
 import http.client
 import json
 import os
@@ -69,6 +70,7 @@ def test_callers_and_destinations_leave_the_series_alone(place):
         return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{sidecar.pid}/status").read_text())[1])
     connection = UnixConnection(place.pub / "quote.sock")
     numbers = random.Random(275)
+    placed = collections.Counter()
     for i in range(CALLERS):
         to = {"state": "WA", "zip": f"{98000 + numbers.randrange(700)}-{1000 + i % DESTINATIONS % 9000}",
               "city": f"Town {i % DESTINATIONS}", "line1": f"{i} \"Main\" \\ St"}
@@ -77,13 +79,16 @@ def test_callers_and_destinations_leave_the_series_alone(place):
         headers = {"Spillway-Order-Id": f"o-{i}"}
         connection.request("POST", "/spillway/v1/quote", json.dumps(body).encode(), headers)
         answer = connection.getresponse()
-        answer.read()
+        decision = json.loads(answer.read())["decision"]
         assert answer.status in (200, 503), f"{answer.status}"
+        if answer.getheader("Spillway-Order") == "placed":
+            placed[decision] += 1
         if i == CALLERS // 2:
             half_kb = rss()  # what is remembered for a while is full by now
             mock.script({"status": 500})
     connection.close()
-    until(lambda: sidecar.metric("spillway_orders_total", event="placed") > CALLERS // 2, "the orders")
+    assert placed["live"] > 0 < placed["fallback"], placed
+    until(lambda: sidecar.metric("spillway_orders_total", event="placed") == placed.total(), f"the orders: {placed}")
     text = sidecar.admin("/metrics").text
     after = parse_metrics(text)[0]
     assert set(after) == set(before)

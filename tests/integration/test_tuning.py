@@ -60,8 +60,9 @@ def test_every_decision_after_the_reply_obeys_the_change(place, backend, change)
         rate = "1000000/s" if i % 2 else "1/d"
         asked_ns = boot_ns()
         version = change(sidecar, rate, 1000000 if i % 2 else 1)
-        changes.append((asked_ns, boot_ns(), version, rate))
-        time.sleep(0.05)
+        replied_ns = boot_ns()
+        changes.append((asked_ns, replied_ns, version, rate))
+        until(lambda: any(read_lines(one)[-1]["begun_ns"] >= replied_ns for one in load), "a decision after the change")
     lines = [line for one in load for line in finish(one)]
     versions = [version for _, _, version, _ in changes]
     assert versions == sorted(set(versions))
