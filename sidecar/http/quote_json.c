@@ -283,7 +283,7 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
     }
     if (ok && placed_at &&
         !(placed_at[0] >= '0' && placed_at[0] <= '9' && /* not the forms of HTTP headers */
-          spw_instant_parse_date(placed_at, strlen(placed_at), &out->placed_unix_ms))) {
+          spw_instant_parse_date(placed_at, strlen(placed_at), out->created_unix_ms, &out->placed_unix_ms))) {
         spw_error_set(err, SPW_STATUS_INVALID,
                       "placed_at: an instant like \"2025-11-28T10:15:00Z\" is expected");
         ok = false;

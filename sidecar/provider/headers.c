@@ -3,48 +3,39 @@
  * Owns: the choice among dialects, windows and clocks. Called by: http/decide.c. Thread: any; pure.
  *
  * Rules, in the order they decide:
- *   R1 names have no case. R2 retry: Retry-After, else (on a refusal) the reset of the governing window; within a
- *   dialect Reset-After comes before Reset. R3 spans count from the answer's Date when it is near to receipt, else
+ *   R1 names have no case. R2 retry: Retry-After, else (on a refusal: 429, 403, 503 with nothing left) the reset of the
+ *   governing window; within a dialect Reset-After comes before Reset. Of several Retry-After the longest counts. R3 spans count from the answer's Date when it is near to receipt, else
  *   from receipt; instants are always measured from Date. R4 a bare number below 1e9 is a span in seconds, below 1e12
- *   epoch seconds, above that epoch milliseconds; names ending in -Ms are spans in milliseconds. R5 what is negative,
+ *   epoch seconds, above that epoch milliseconds; names ending in -Ms are spans in milliseconds, below 1e12. R5 what is negative,
  *   too large, empty or malformed is unknown, never 0. R6 of several windows the one with the smallest
  *   remaining/limit governs (limits unknown: the smallest remaining). R7 the first member of a Limit list is the
  *   limit in force, its window comes from the first member with the same quota. R8 an unknown window stays unknown.
  *   R9 used/limit gives remaining = limit - used.
  * Where two dialects are equally tight the newer one is believed, and what it leaves out (window, reset) is taken from
- * an older one that tells the same quota. Folded lines are unfolded, as old proxies still send them.
+ * an older one that tells the same quota. Folded lines are unfolded, as old proxies still send them; empty members of
+ * lists are overlooked (RFC 9110), but for the IETF fields, which are ignored whole when malformed (RFC 9651).
  */
 #include "sidecar/provider/provider.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sidecar/provider/decimal.h"
+#include "sidecar/provider/header_name.h"
 #include "sidecar/provider/instant.h"
 #include "sidecar/provider/quota.h"
 
-#define NAME_MAX_BYTES    96u
+#define NAME_MAX_BYTES    SPW_HEADER_NAME_BYTES
 #define VALUE_MAX_BYTES   512u
 #define GROUPS_MAX_COUNT  12u
 #define MEMBERS_MAX_COUNT 16u
 #define COUNT_MAX         1000000000000000 /* 1e15: more is a sentinel for "no limit" or nonsense */
 #define SKEW_LIMIT_MS     300000
+#define INSTANT_FROM_MS   1000000000000 /* R4 */
+#define INSTANT_FROM_S    1000000000
 #define MS_PER_S          1000
 #define US_PER_MS         1000
-
-enum field {
-    FIELD_LIMIT,
-    FIELD_REMAINING,
-    FIELD_RESET,
-    FIELD_RESET_AFTER,
-    FIELD_RETRY_AFTER,
-    FIELD_USED,
-    FIELD_WINDOW,
-    FIELD_NEXT,
-    FIELD_POLICY,
-    FIELD_NONE, /* says nothing about counts or time */
-    FIELD_COUNT
-};
 
 enum dialect {
     DIALECT_IETF_LIST,
@@ -87,9 +78,9 @@ struct text {
 /* The lines that belong together: one vendor's, one window's. */
 struct group {
     char key[NAME_MAX_BYTES];
-    bool is_ms;               /* a name ended in -Ms or said milliseconds */
+    bool is_ms, is_after_ms;  /* the name of the reset, or of Reset-After, ends in -Ms or says milliseconds */
     uint64_t named_window_ms; /* "-minute", "-daily" */
-    struct text fields[FIELD_COUNT];
+    struct text fields[SPW_HEADER_FIELDS_COUNT];
 };
 
 struct window {
@@ -105,6 +96,12 @@ struct windows {
     struct window at[2 * MEMBERS_MAX_COUNT + GROUPS_MAX_COUNT];
 };
 
+/* The longest wait told, of each kind: which of the two is longer is known once Date is. */
+struct wait {
+    bool has_span, has_point;
+    struct spw_instant span, point;
+};
+
 struct reading {
     enum spw_reset_unit reset_unit;
     struct text ratelimit, policy, call_limit; /* joined lines */
@@ -112,11 +109,16 @@ struct reading {
     size_t groups_count;
     bool has_date, from_cache;
     int64_t date_unix_ms;
-    bool has_retry, has_vendor_retry;
-    struct spw_instant retry, vendor_retry;
+    int64_t received_unix_ms;
+    struct wait retry, vendor_retry;
 };
 
 /* ---- lines into fields ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
 
 static void join(struct text *t, const char *value, size_t bytes)
 {
@@ -136,38 +138,72 @@ static bool later(const struct spw_instant *a, const struct spw_instant *b)
     return a->is_span == b->is_span ? a->ms > b->ms : false;
 }
 
-/* The longest wait that a value or its comma-separated parts name. A whole value comes first: dates hold commas. */
-static bool take_longest(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out)
+/* The next member of a list that is not empty, blanks around it taken off; moves *p behind it. */
+static bool next_member(const char **p, const char *end, const char **start, size_t *bytes)
 {
-    if (spw_instant_parse(text, bytes, unit, out))
-        return true;
-    bool found = false;
-    const char *end = text + bytes;
-    for (const char *p = text; p < end;) {
-        const char *comma = memchr(p, ',', (size_t)(end - p));
-        const char *stop = comma ? comma : end;
-        while (p < stop && *p == ' ')
-            p++;
-        struct spw_instant one;
-        if (!spw_instant_parse(p, (size_t)(stop - p), unit, &one))
-            return false; /* one bad part makes the list untrustworthy */
-        if (!found || later(&one, out))
-            *out = one;
-        found = true;
-        p = comma ? comma + 1 : end;
+    while (*p < end) {
+        const char *comma = memchr(*p, ',', (size_t)(end - *p));
+        const char *from = *p, *to = comma ? comma : end;
+        *p = comma ? comma + 1 : end;
+        while (from < to && is_blank(*from))
+            from++;
+        while (to > from && is_blank(to[-1]))
+            to--;
+        if (from < to) {
+            *start = from;
+            *bytes = (size_t)(to - from);
+            return true;
+        }
     }
-    return found;
+    return false;
 }
 
-static void take_retry(const char *value, size_t bytes, enum spw_reset_unit unit, bool *has,
-                       struct spw_instant *out)
+static bool parse_instant(const struct reading *r, const char *text, size_t bytes, enum spw_reset_unit unit,
+                          struct spw_instant *out)
 {
-    struct spw_instant one;
-    if (!take_longest(value, bytes, unit, &one))
-        return;
-    if (!*has || later(&one, out))
-        *out = one;
-    *has = true;
+    return spw_instant_parse(text, bytes, unit, r->received_unix_ms, out);
+}
+
+/* The instants in a value: one, or several parts between commas (dates hold commas, so the whole comes first). 0 when
+ * any part is none: one bad part makes the list untrustworthy. */
+static size_t take_instants(const struct reading *r, const char *text, size_t bytes, enum spw_reset_unit unit,
+                            struct spw_instant *out, size_t room)
+{
+    const char *p = text, *member;
+    size_t count = 0, n;
+    if (parse_instant(r, text, bytes, unit, &out[0]))
+        return 1;
+    while (next_member(&p, text + bytes, &member, &n)) {
+        if (count == room || !parse_instant(r, member, n, unit, &out[count]))
+            return 0;
+        count++;
+    }
+    return count;
+}
+
+static bool take_longest(const struct reading *r, const char *text, size_t bytes, enum spw_reset_unit unit,
+                         struct spw_instant *out)
+{
+    struct spw_instant all[MEMBERS_MAX_COUNT];
+    size_t count = take_instants(r, text, bytes, unit, all, MEMBERS_MAX_COUNT);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || later(&all[i], out))
+            *out = all[i];
+    return count > 0;
+}
+
+static void take_retry(const struct reading *r, const char *value, size_t bytes, enum spw_reset_unit unit,
+                       struct wait *out)
+{
+    struct spw_instant all[MEMBERS_MAX_COUNT];
+    size_t count = take_instants(r, value, bytes, unit, all, MEMBERS_MAX_COUNT);
+    for (size_t i = 0; i < count; i++) {
+        bool *has = all[i].is_span ? &out->has_span : &out->has_point;
+        struct spw_instant *longest = all[i].is_span ? &out->span : &out->point;
+        if (!*has || later(&all[i], longest))
+            *longest = all[i];
+        *has = true;
+    }
 }
 
 static struct group *group_of(struct reading *r, const char *key)
@@ -182,140 +218,95 @@ static struct group *group_of(struct reading *r, const char *key)
     return g;
 }
 
-/* "minute", "daily", "24hour"; 0 for any other word, months and years among them: they have no fixed length. */
-static uint64_t named_window_ms(const char *word)
+/* "total=100; remaining=97; resets=51" in one value: the fields of a group that no name tells apart. */
+static bool take_pairs(struct group *g, const char *value, size_t bytes)
 {
     static const struct {
         const char *word;
-        uint64_t ms;
-    } names[] = {{"second", 1000},  {"secondly", 1000},  {"minute", 60000}, {"minutely", 60000},
-                 {"hour", 3600000}, {"hourly", 3600000}, {"day", 86400000}, {"daily", 86400000},
-                 {"min", 60000},    {"sec", 1000}};
-    uint64_t times = 0;
-    for (; *word >= '0' && *word <= '9' && times < 10000; word++)
-        times = times * 10 + (uint64_t)(*word - '0');
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(word, names[i].word) == 0)
-            return names[i].ms * (times ? times : 1);
-    return 0;
+        enum spw_header_field field;
+    } words[] = {{"limit", SPW_HEADER_LIMIT},         {"total", SPW_HEADER_LIMIT},
+                 {"remaining", SPW_HEADER_REMAINING}, {"reset", SPW_HEADER_RESET},
+                 {"resets", SPW_HEADER_RESET},        {"used", SPW_HEADER_USED},
+                 {"window", SPW_HEADER_WINDOW}};
+    bool found = false;
+    for (const char *p = value, *end = value + bytes; p < end;) {
+        const char *stop = p;
+        while (stop < end && *stop != ';' && *stop != ',')
+            stop++;
+        while (p < stop && is_blank(*p))
+            p++;
+        const char *equals = memchr(p, '=', (size_t)(stop - p));
+        for (size_t i = 0; equals && i < sizeof words / sizeof words[0]; i++)
+            if ((size_t)(equals - p) == strlen(words[i].word) &&
+                strncasecmp(p, words[i].word, (size_t)(equals - p)) == 0) {
+                join(&g->fields[words[i].field], equals + 1, (size_t)(stop - equals - 1));
+                found = true;
+            }
+        p = stop + (stop < end);
+    }
+    return found;
 }
 
-/* What the words after "ratelimit" say. Words that name no field become part of the group's key. */
-struct name_parts {
-    enum field field;
-    bool is_ms;
-    uint64_t named_window_ms;
-    char key[NAME_MAX_BYTES];
-};
-
-static void take_word(struct name_parts *n, const char *word)
+/* A name that says neither a field nor a custom may still have a value that does. */
+static void take_unnamed(struct reading *r, const struct spw_header_name *n, const char *value, size_t bytes)
 {
-    static const struct {
-        const char *word;
-        enum field field;
-    } words[] = {{"limit", FIELD_LIMIT},    {"max", FIELD_LIMIT},       {"remaining", FIELD_REMAINING},
-                 {"reset", FIELD_RESET},    {"used", FIELD_USED},       {"window", FIELD_WINDOW},
-                 {"next", FIELD_NEXT},      {"interval", FIELD_WINDOW}, {"policy", FIELD_POLICY},
-                 {"retry", FIELD_NONE},     {"bucket", FIELD_NONE},     {"scope", FIELD_NONE},
-                 {"global", FIELD_NONE},    {"resource", FIELD_NONE},   {"type", FIELD_NONE},
-                 {"reason", FIELD_NONE},    {"cost", FIELD_NONE},       {"precision", FIELD_NONE},
-                 {"name", FIELD_NONE},      {"observed", FIELD_USED},   {"count", FIELD_USED},
-                 {"usage", FIELD_USED},     {"total", FIELD_LIMIT},     {"quota", FIELD_LIMIT},
-                 {"capacity", FIELD_LIMIT}, {"left", FIELD_REMAINING},  {"available", FIELD_REMAINING},
-                 {"period", FIELD_WINDOW},  {"duration", FIELD_WINDOW}, {"resettime", FIELD_NEXT}};
-    static const char *const fillers[] = {"time", "size",      "at",  "in",       "on",
-                                          "date", "timestamp", "utc", "requests", "request"};
-    for (size_t i = 0; i < sizeof fillers / sizeof fillers[0]; i++)
-        if (strcmp(word, fillers[i]) == 0)
-            return;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(word, words[i].word) == 0) {
-            n->field = words[i].field;
-            return;
-        }
-    if (strcmp(word, "after") == 0) /* reset-after, retry-after */
-        n->field = n->field == FIELD_RESET ? FIELD_RESET_AFTER : FIELD_RETRY_AFTER;
-    else if (strcmp(word, "ms") == 0 || strcmp(word, "milliseconds") == 0)
-        n->is_ms = true;
-    else {
-        size_t used = strlen(n->key);
-        snprintf(n->key + used, sizeof n->key - used, "/%s", word);
-        if (named_window_ms(word))
-            n->named_window_ms = named_window_ms(word);
-    }
+    struct group told = {0};
+    if (!take_pairs(&told, value, bytes))
+        return;
+    struct group *g = group_of(r, n->key);
+    if (g)
+        take_pairs(g, value, bytes);
 }
 
-/* name: lower case; marker: where "ratelimit" or "rate-limit" starts in it, rest: behind it. */
-static void take_named(struct reading *r, const char *name, const char *marker, const char *rest,
-                       const char *value, size_t bytes)
+static void take_named(struct reading *r, const struct spw_header_name *n, const char *value, size_t bytes)
 {
-    struct name_parts n = {.field = FIELD_LIMIT};
-    snprintf(n.key, sizeof n.key, "%.*s", (int)(marker - name), name); /* "", "x-", "x-vendor-" */
-    char words[NAME_MAX_BYTES];
-    snprintf(words, sizeof words, "%s", rest);
-    char *save = NULL;
-    for (char *word = strtok_r(words, "-", &save); word; word = strtok_r(NULL, "-", &save))
-        take_word(&n, word);
-    if (n.field == FIELD_NONE)
-        return;
-    if (n.field == FIELD_RETRY_AFTER) {
-        take_retry(value, bytes, n.is_ms ? SPW_RESET_DELTA_MS : SPW_RESET_AUTO, &r->has_vendor_retry,
-                   &r->vendor_retry);
+    if (!n->is_field_named && memchr(value, '=', bytes)) {
+        take_unnamed(r, n, value, bytes);
         return;
     }
-    struct group *g = group_of(r, n.key);
+    struct group *g = n->field == SPW_HEADER_NONE ? NULL : group_of(r, n->key);
     if (!g)
         return;
-    g->is_ms = g->is_ms || (n.is_ms && n.field == FIELD_RESET);
-    if (n.named_window_ms)
-        g->named_window_ms = n.named_window_ms;
-    if (n.field == FIELD_WINDOW && n.is_ms) { /* keep the unit with the number */
+    g->is_ms = g->is_ms || (n->is_ms && n->field == SPW_HEADER_RESET);
+    g->is_after_ms = g->is_after_ms || (n->is_ms && n->field == SPW_HEADER_RESET_AFTER);
+    if (n->named_window_ms)
+        g->named_window_ms = n->named_window_ms;
+    if (n->field == SPW_HEADER_WINDOW && n->is_ms) { /* keep the unit with the number */
         char with_unit[64];
         int k = snprintf(with_unit, sizeof with_unit, "%.*sms", (int)(bytes < 40 ? bytes : 40), value);
-        join(&g->fields[FIELD_WINDOW], with_unit, (size_t)k);
+        join(&g->fields[SPW_HEADER_WINDOW], with_unit, (size_t)k);
         return;
     }
-    join(&g->fields[n.field], value, bytes);
-}
-
-static bool ends_with(const char *name, const char *tail)
-{
-    size_t n = strlen(name), t = strlen(tail);
-    return n >= t && strcmp(name + n - t, tail) == 0;
+    join(&g->fields[n->field], value, bytes);
 }
 
 static void take_line(struct reading *r, const char *name, const char *value, size_t bytes)
 {
-    const char *marker;
+    struct spw_header_name n;
     if (strcmp(name, "date") == 0) {
-        r->has_date = spw_instant_parse_date(value, bytes, &r->date_unix_ms) || r->has_date;
+        r->has_date =
+            spw_instant_parse_date(value, bytes, r->received_unix_ms, &r->date_unix_ms) || r->has_date;
     } else if (strcmp(name, "age") == 0) {
         int64_t age;
         if (spw_decimal_parse(value, bytes, 0, SPW_DECIMAL_UP, &age) != SPW_DECIMAL_BAD && age > 0)
             r->from_cache = true;
     } else if (strcmp(name, "retry-after") == 0) {
-        take_retry(value, bytes, SPW_RESET_AUTO, &r->has_retry, &r->retry);
-    } else if (ends_with(name, "retry-after-ms")) {
-        take_retry(value, bytes, SPW_RESET_DELTA_MS, &r->has_vendor_retry, &r->vendor_retry);
-    } else if (ends_with(name, "-retry-after") && !strstr(name, "limit")) {
-        take_retry(value, bytes, SPW_RESET_AUTO, &r->has_vendor_retry, &r->vendor_retry);
+        take_retry(r, value, bytes, SPW_RESET_AUTO, &r->retry);
+    } else if (strstr(name, "retry-after")) {
+        bool is_ms = spw_header_ends_with(name, "-ms") || spw_header_ends_with(name, "-milliseconds");
+        take_retry(r, value, bytes, is_ms ? SPW_RESET_DELTA_MS : SPW_RESET_AUTO, &r->vendor_retry);
     } else if (strcmp(name, "ratelimit") == 0) {
         join(&r->ratelimit, value, bytes);
     } else if (strcmp(name, "ratelimit-policy") == 0) {
         join(&r->policy, value, bytes);
-    } else if (ends_with(name, "-call-limit")) {
+    } else if (spw_header_ends_with(name, "-call-limit")) {
         join(&r->call_limit, value, bytes);
-    } else if (ends_with(name, "-limit-info")) { /* "api-usage=18/5000" */
+    } else if (spw_header_ends_with(name, "-limit-info")) { /* "api-usage=18/5000" */
         const char *equals = memchr(value, '=', bytes);
         const char *from = equals ? equals + 1 : value;
         join(&r->call_limit, from, bytes - (size_t)(from - value));
-    } else if ((marker = strstr(name, "ratelimit")) != NULL) {
-        take_named(r, name, marker, marker + strlen("ratelimit"), value, bytes);
-    } else if ((marker = strstr(name, "rate-limit")) != NULL) {
-        take_named(r, name, marker, marker + strlen("rate-limit"), value, bytes);
-    } else if ((marker = strstr(name, "-limit-")) != NULL &&
-               (ends_with(name, "-limit") || ends_with(name, "-remaining") || ends_with(name, "-reset"))) {
-        take_named(r, name, marker, marker + strlen("-limit"), value, bytes); /* x-app-limit-24hour-reset */
+    } else if (spw_header_name_read(name, &n)) {
+        take_named(r, &n, value, bytes);
     }
 }
 
@@ -330,6 +321,8 @@ static void take_whole_line(struct reading *r, const char *line, const char *sto
         memchr(line, 0, (size_t)(stop - line)))
         return;
     size_t n = (size_t)(colon - line);
+    while (n > 0 && is_blank(line[n - 1])) /* not to be sent, but sent */
+        n--;
     for (size_t i = 0; i < n; i++)
         name[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] + 32 : line[i]);
     name[n] = 0;
@@ -360,13 +353,18 @@ static void take_headers(struct reading *r, const char *headers, size_t headers_
         size_t n = 0; /* folded: every further line stands for a blank and its text */
         bool fits = true;
         for (const char *p = line; p == line || is_folded(p, end);) {
+            bool is_first = p == line;
             const char *to = memchr(p, '\n', (size_t)(end - p));
             const char *part_end = to ? to : end;
             while (part_end > p && part_end[-1] == '\r')
                 part_end--;
+            while (!is_first && p < part_end && is_blank(*p))
+                p++;
             size_t part = (size_t)(part_end - p);
-            fits = fits && n + part < sizeof whole;
+            fits = fits && n + 1 + part < sizeof whole;
             if (fits) {
+                whole[n] = ' ';
+                n += is_first ? 0 : 1;
                 memcpy(whole + n, p, part);
                 n += part;
             }
@@ -398,10 +396,14 @@ static bool take_count(const char *text, size_t bytes, uint64_t *out)
     const char *parameters = memchr(text, ';', bytes); /* "96;w=21600": the number is the member's value */
     if (parameters)
         bytes = (size_t)(parameters - text);
-    while (bytes > 0 && text[bytes - 1] == ' ')
+    while (bytes > 0 && is_blank(text[bytes - 1]))
         bytes--;
-    if (spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &value) == SPW_DECIMAL_BAD || text[0] == '-' ||
-        value >= COUNT_MAX)
+    while (bytes > 0 && is_blank(text[0])) {
+        text++;
+        bytes--;
+    }
+    if (bytes == 0 || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &value) == SPW_DECIMAL_BAD ||
+        text[0] == '-' || value >= COUNT_MAX)
         return false;
     *out = (uint64_t)value;
     return true;
@@ -418,45 +420,14 @@ static bool take_limit(const char *text, size_t bytes, uint64_t *out)
 /* "0, 4821": returns how many counts there are, 0 when any of them is none. */
 static size_t take_counts(const struct text *t, uint64_t *out, size_t room)
 {
-    size_t count = 0;
-    if (t->n == 0 || t->too_long)
-        return 0;
-    for (const char *p = t->p, *end = t->p + t->n;;) {
-        const char *comma = memchr(p, ',', (size_t)(end - p));
-        const char *stop = comma ? comma : end;
-        while (p < stop && *p == ' ')
-            p++;
-        const char *last = stop;
-        while (last > p && last[-1] == ' ')
-            last--;
-        if (count == room || !take_count(p, (size_t)(last - p), &out[count]))
+    const char *p = t->p, *end = t->p + t->n, *member;
+    size_t count = 0, bytes;
+    while (!t->too_long && next_member(&p, end, &member, &bytes)) {
+        if (count == room || !take_count(member, bytes, &out[count]))
             return 0;
         count++;
-        if (!comma)
-            return count;
-        p = comma + 1;
     }
-}
-
-/* A list of resets, one per window; 0 when it is a single value or cannot be split. */
-static size_t take_resets(const struct text *t, enum spw_reset_unit unit, struct spw_instant *out,
-                          size_t room)
-{
-    size_t count = 0;
-    if (t->n == 0 || t->too_long || spw_instant_parse(t->p, t->n, unit, &out[0]))
-        return 0;
-    for (const char *p = t->p, *end = t->p + t->n;;) {
-        const char *comma = memchr(p, ',', (size_t)(end - p));
-        const char *stop = comma ? comma : end;
-        while (p < stop && *p == ' ')
-            p++;
-        if (count == room || !spw_instant_parse(p, (size_t)(stop - p), unit, &out[count]))
-            return 0;
-        count++;
-        if (!comma)
-            return count;
-        p = comma + 1;
-    }
+    return count;
 }
 
 static void set_seconds(struct window *w, const struct spw_quota *q)
@@ -478,11 +449,14 @@ static void window_by_quota(struct window *w, const struct spw_quota *members, s
 static void take_window_text(struct window *w, const struct group *g)
 {
     struct spw_instant span;
-    const struct text *t = &g->fields[FIELD_WINDOW];
-    if (t->n && !t->too_long && spw_instant_parse(t->p, t->n, SPW_RESET_DELTA_S, &span) && span.is_span &&
+    const struct text *t = &g->fields[SPW_HEADER_WINDOW];
+    if (t->n && !t->too_long && spw_instant_parse(t->p, t->n, SPW_RESET_DELTA_S, 0, &span) && span.is_span &&
         span.ms > 0) {
         w->has_window = true;
         w->window_ms = (uint64_t)span.ms;
+    } else if (t->n && !t->too_long && spw_header_window_ms(t->p)) {
+        w->has_window = true;
+        w->window_ms = spw_header_window_ms(t->p);
     } else if (g->named_window_ms) {
         w->has_window = true;
         w->window_ms = g->named_window_ms;
@@ -490,53 +464,71 @@ static void take_window_text(struct window *w, const struct group *g)
     }
 }
 
-static enum spw_reset_unit unit_of(const struct reading *r, const struct group *g)
+/* The unit of a group's reset, or of its Reset-After, which is a span whatever its size. */
+static enum spw_reset_unit unit_of(const struct reading *r, const struct group *g,
+                                   enum spw_header_field field)
 {
+    if (field == SPW_HEADER_RESET_AFTER)
+        return g->is_after_ms || r->reset_unit == SPW_RESET_DELTA_MS ? SPW_RESET_DELTA_MS : SPW_RESET_DELTA_S;
     return g->is_ms ? SPW_RESET_DELTA_MS : r->reset_unit;
+}
+
+/* "...-Reset-Ms: 1700000060000": milliseconds, and an instant for all that. */
+static void settle_kind(const struct group *g, enum spw_header_field field, struct spw_instant *i)
+{
+    if (g->is_ms && field == SPW_HEADER_RESET && i->is_span && i->ms >= INSTANT_FROM_MS)
+        i->is_span = false;
 }
 
 /* R2 inside a group: Reset-After, else Reset, else Next. Several values: the longest, for want of a pairing. */
 static bool group_reset(const struct reading *r, const struct group *g, struct spw_instant *out,
                         const char **rule)
 {
-    static const enum field order[] = {FIELD_RESET_AFTER, FIELD_RESET, FIELD_NEXT};
+    static const enum spw_header_field order[] = {SPW_HEADER_RESET_AFTER, SPW_HEADER_RESET, SPW_HEADER_NEXT};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         const struct text *t = &g->fields[order[i]];
-        enum spw_reset_unit unit = unit_of(r, g);
-        if (order[i] == FIELD_RESET_AFTER && unit != SPW_RESET_DELTA_MS)
-            unit = SPW_RESET_DELTA_S;
-        if (!t->n || t->too_long || !take_longest(t->p, t->n, unit, out))
+        if (!t->n || t->too_long || !take_longest(r, t->p, t->n, unit_of(r, g, order[i]), out))
             continue;
-        if (order[i] != FIELD_RESET)
-            *rule = order[i] == FIELD_NEXT ? RULE_NEXT : RULE_RESET_AFTER;
+        settle_kind(g, order[i], out);
+        if (order[i] != SPW_HEADER_RESET)
+            *rule = order[i] == SPW_HEADER_NEXT ? RULE_NEXT : RULE_RESET_AFTER;
         return true;
     }
     return false;
 }
 
-/* A count below zero is a sentinel for "no such limit"; a group of tokens or bytes does not count requests. */
+/* A count below zero is a sentinel for "no such limit", unless a reset stands beside it; a group of tokens or bytes
+ * does not count requests ("api-token" is whose limit it is). */
 static bool group_counts_requests(const struct group *g)
 {
-    static const char *const foreign[] = {"/tokens", "/token", "/bytes", "/tokens/input", "/tokens/output"};
-    if (g->fields[FIELD_LIMIT].p[0] == '-' ||
-        (g->fields[FIELD_REMAINING].p[0] == '-' && g->fields[FIELD_LIMIT].n == 0))
+    const struct text *reset = &g->fields[SPW_HEADER_RESET];
+    bool has_reset = reset->n && strspn(reset->p, "0") != reset->n;
+    if (g->fields[SPW_HEADER_LIMIT].p[0] == '-' ||
+        (g->fields[SPW_HEADER_REMAINING].p[0] == '-' && g->fields[SPW_HEADER_LIMIT].n == 0 && !has_reset))
         return false;
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        if (strstr(g->key, foreign[i]))
-            return false;
-    return true;
+    return (!strstr(g->key, "/token") || strstr(g->key, "/api/token")) && !strstr(g->key, "/bytes");
 }
 
 /* R9: what is left of each limit by what was used of it, "600, 30000" with "314, 27536". */
 static size_t take_unused(const struct group *g, uint64_t *out, size_t room)
 {
     uint64_t limits[MEMBERS_MAX_COUNT];
-    size_t count = take_counts(&g->fields[FIELD_USED], out, room);
-    if (take_counts(&g->fields[FIELD_LIMIT], limits, MEMBERS_MAX_COUNT) != count)
+    size_t count = take_counts(&g->fields[SPW_HEADER_USED], out, room);
+    if (take_counts(&g->fields[SPW_HEADER_LIMIT], limits, MEMBERS_MAX_COUNT) != count)
         return 0;
     for (size_t i = 0; i < count; i++)
         out[i] = out[i] < limits[i] ? limits[i] - out[i] : 0;
     return count;
+}
+
+static size_t take_quotas(const struct text *t, struct spw_quota out[MEMBERS_MAX_COUNT])
+{
+    return t->too_long ? 0 : spw_quota_parse(t->p, t->n, out, MEMBERS_MAX_COUNT);
+}
+
+static const struct text *policy_of(const struct reading *r, const struct group *g, enum dialect dialect)
+{
+    return dialect == DIALECT_X ? &g->fields[SPW_HEADER_POLICY] : &r->policy;
 }
 
 /* Several windows in one header: "0, 4821" with "12, 41000". */
@@ -545,10 +537,17 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
                        struct windows *all)
 {
     uint64_t limits[MEMBERS_MAX_COUNT];
+    struct spw_quota quotas[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
     struct spw_instant resets[MEMBERS_MAX_COUNT];
     struct spw_instant longest;
-    size_t limits_count = take_counts(&g->fields[FIELD_LIMIT], limits, MEMBERS_MAX_COUNT);
-    size_t resets_count = take_resets(&g->fields[FIELD_RESET], unit_of(r, g), resets, MEMBERS_MAX_COUNT);
+    const struct text *reset = &g->fields[SPW_HEADER_RESET];
+    size_t limits_count = take_counts(&g->fields[SPW_HEADER_LIMIT], limits, MEMBERS_MAX_COUNT);
+    size_t quotas_count = take_quotas(&g->fields[SPW_HEADER_LIMIT], quotas);
+    size_t policies_count = take_quotas(policy_of(r, g, dialect), policies);
+    size_t resets_count = reset->too_long
+                              ? 0
+                              : take_instants(r, reset->p, reset->n, unit_of(r, g, SPW_HEADER_RESET), resets,
+                                              MEMBERS_MAX_COUNT);
     const char *rule = dialect_rules[dialect].reset;
     bool has_longest = group_reset(r, g, &longest, &rule);
     for (size_t i = 0; i < count; i++) {
@@ -561,9 +560,13 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
             w->rules.remaining = remaining_rule;
         w->has_limit = limits_count == count;
         w->limit_count = w->has_limit ? limits[i] : 0;
+        window_by_quota(w, quotas, quotas_count);
+        window_by_quota(w, policies, policies_count);
         w->has_reset = resets_count == count || has_longest;
-        if (w->has_reset)
+        if (w->has_reset) {
             w->reset = resets_count == count ? resets[i] : longest;
+            settle_kind(g, SPW_HEADER_RESET, &w->reset);
+        }
         w->rules.reset = rule;
     }
 }
@@ -574,7 +577,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     if (!group_counts_requests(g))
         return;
     uint64_t remaining[MEMBERS_MAX_COUNT], limits_told[MEMBERS_MAX_COUNT];
-    size_t remaining_count = take_counts(&g->fields[FIELD_REMAINING], remaining, MEMBERS_MAX_COUNT);
+    size_t remaining_count = take_counts(&g->fields[SPW_HEADER_REMAINING], remaining, MEMBERS_MAX_COUNT);
     bool is_used = remaining_count == 0;
     if (is_used)
         remaining_count = take_unused(g, remaining, MEMBERS_MAX_COUNT);
@@ -582,7 +585,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     while (equal_count < remaining_count && remaining[equal_count] == remaining[0])
         equal_count++;
     if (equal_count == remaining_count &&
-        take_counts(&g->fields[FIELD_LIMIT], limits_told, MEMBERS_MAX_COUNT) != remaining_count)
+        take_counts(&g->fields[SPW_HEADER_LIMIT], limits_told, MEMBERS_MAX_COUNT) != remaining_count)
         remaining_count = 1;
     if (remaining_count > 1) {
         add_paired(r, g, dialect, remaining, remaining_count, is_used ? RULE_USED : NULL, all);
@@ -592,9 +595,8 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     if (!w)
         return;
     struct spw_quota limits[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
-    const struct text *limit = &g->fields[FIELD_LIMIT];
-    size_t limits_count =
-        limit->too_long ? 0 : spw_quota_parse(limit->p, limit->n, limits, MEMBERS_MAX_COUNT);
+    const struct text *limit = &g->fields[SPW_HEADER_LIMIT];
+    size_t limits_count = take_quotas(limit, limits);
     if (limits_count && limits[0].has_limit && limits[0].limit_count < COUNT_MAX) {
         w->has_limit = true;
         w->limit_count = limits[0].limit_count;
@@ -603,14 +605,12 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     }
     take_window_text(w, g);
     window_by_quota(w, limits, limits_count);
-    const struct text *policy = dialect == DIALECT_X ? &g->fields[FIELD_POLICY] : &r->policy;
-    if (policy->n && !policy->too_long)
-        window_by_quota(w, policies, spw_quota_parse(policy->p, policy->n, policies, MEMBERS_MAX_COUNT));
+    window_by_quota(w, policies, take_quotas(policy_of(r, g, dialect), policies));
     uint64_t used;
     if (remaining_count && !is_used) {
         w->has_remaining = true;
         w->remaining_count = remaining[0];
-    } else if (w->has_limit && take_counts(&g->fields[FIELD_USED], &used, 1) == 1) {
+    } else if (w->has_limit && take_counts(&g->fields[SPW_HEADER_USED], &used, 1) == 1) {
         w->has_remaining = true;
         w->remaining_count = used < w->limit_count ? w->limit_count - used : 0;
         w->rules.remaining = RULE_USED;
@@ -620,28 +620,29 @@ static void add_group(const struct reading *r, const struct group *g, struct win
 
 static void set_reset_s(struct window *w, const struct spw_quota *q)
 {
-    if (q->has_reset && q->reset_in_s < COUNT_MAX / MS_PER_S) {
-        w->has_reset = true;
-        int64_t ms = (int64_t)q->reset_in_s * MS_PER_S;
-        w->reset = (struct spw_instant){.is_span = true, .ms = ms, .us = ms * US_PER_MS};
-    }
+    uint64_t s = q->reset_in_s >= INSTANT_FROM_MS ? q->reset_in_s / MS_PER_S : q->reset_in_s;
+    if (!q->has_reset)
+        return;
+    w->has_reset = true; /* R4: a span, unless it is the instant that some send against the draft */
+    w->reset.is_span = q->reset_in_s < INSTANT_FROM_S;
+    w->reset.ms = (int64_t)s * MS_PER_S;
+    w->reset.us = w->reset.ms * US_PER_MS;
 }
 
 /* RateLimit (draft 7 dictionary, or list from draft 8) joined with RateLimit-Policy by name. */
 static void add_ietf(const struct reading *r, struct windows *all)
 {
     struct spw_quota states[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
-    size_t states_count = r->ratelimit.too_long
-                              ? 0
-                              : spw_quota_parse(r->ratelimit.p, r->ratelimit.n, states, MEMBERS_MAX_COUNT);
-    size_t policies_count =
-        r->policy.too_long ? 0 : spw_quota_parse(r->policy.p, r->policy.n, policies, MEMBERS_MAX_COUNT);
+    size_t states_count = take_quotas(&r->ratelimit, states);
+    size_t policies_count = take_quotas(&r->policy, policies);
+    bool has_states = false;
     for (size_t i = 0; i < states_count; i++) {
         const struct spw_quota *s = &states[i];
         bool is_foreign = s->is_foreign;
         struct window *w = NULL;
         if (s->has_remaining || s->is_dictionary)
             w = add_window(all, s->is_dictionary ? DIALECT_IETF_DICTIONARY : DIALECT_IETF_LIST);
+        has_states = has_states || s->has_remaining || s->is_dictionary;
         if (!w)
             continue;
         w->has_remaining = s->has_remaining && s->remaining_count < COUNT_MAX;
@@ -664,7 +665,7 @@ static void add_ietf(const struct reading *r, struct windows *all)
         if (is_foreign)
             all->count--;
     }
-    if (states_count)
+    if (has_states)
         return;
     bool has_fields = false; /* RateLimit-Limit and its kind use the bare policies themselves */
     for (size_t i = 0; i < r->groups_count; i++)
@@ -809,21 +810,29 @@ static void tell_window(const struct reading *r, const struct window *w, int64_t
     out->reset_rule = w->rules.reset;
 }
 
-/* R2. A refusal without Retry-After means: come back at the reset. 403 is how some refuse for the rate. */
+/* R2. A refusal without Retry-After means: come back at the reset. 403 is how some refuse for the rate, and 503 with
+ * nothing left. */
 static void tell_retry(const struct reading *r, uint32_t status, int64_t received_unix_ms,
                        uint64_t skew_limit_ms, struct spw_rate_signals *out)
 {
-    const struct spw_instant *retry = r->has_retry          ? &r->retry
-                                      : r->has_vendor_retry ? &r->vendor_retry
-                                                            : NULL;
-    if (retry) {
-        struct placed at = place(r, retry, received_unix_ms, skew_limit_ms);
+    bool is_refusal =
+        status == 429 || status == 403 || (status == 503 && out->has_remaining && out->remaining_count == 0);
+    bool is_standard = r->retry.has_span || r->retry.has_point;
+    const struct wait *retry = is_standard ? &r->retry : &r->vendor_retry;
+    if (retry->has_span || retry->has_point) {
+        struct placed at = {0};
+        if (retry->has_point)
+            at = place(r, &retry->point, received_unix_ms, skew_limit_ms);
+        if (retry->has_span) {
+            struct placed span = place(r, &retry->span, received_unix_ms, skew_limit_ms);
+            at = retry->has_point && at.in_ms > span.in_ms ? at : span;
+        }
         out->has_retry = true;
         out->retry_unix_ms = at.unix_ms;
         out->retry_unix_us = at.unix_us;
         out->retry_in_ms = at.in_ms;
-        out->retry_rule = r->has_retry ? "Retry-After (R2)" : "the vendor's own Retry-After (R2)";
-    } else if (out->has_reset && (status == 429 || status == 403)) {
+        out->retry_rule = is_standard ? "Retry-After (R2)" : "the vendor's own Retry-After (R2)";
+    } else if (out->has_reset && is_refusal) {
         out->has_retry = true;
         out->retry_unix_ms = out->reset_unix_ms;
         out->retry_unix_us = out->reset_unix_us;
@@ -835,7 +844,8 @@ static void tell_retry(const struct reading *r, uint32_t status, int64_t receive
 void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
                          const struct spw_headers_options *options, struct spw_rate_signals *out)
 {
-    struct reading r = {.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO};
+    struct reading r = {.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO,
+                        .received_unix_ms = received_unix_ms};
     uint64_t skew_limit_ms = options && options->skew_limit_ms ? options->skew_limit_ms : SKEW_LIMIT_MS;
     struct windows all = {0};
     memset(out, 0, sizeof *out);

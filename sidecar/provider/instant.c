@@ -6,13 +6,15 @@
 
 #include "sidecar/provider/decimal.h"
 
-#define TEXT_MAX_BYTES  128u /* longer than any date; JavaScript's with a long zone name has about 70 */
-#define NUMBER_MAX      1000000000000000 /* 1e15: as milliseconds the year 33658, as anything else nonsense */
-#define EPOCH_S_FROM    1000000000       /* 2001; a span of 31 years is no rate limit */
-#define EPOCH_MS_FROM   1000000000000    /* the same instant in ms */
-#define MS_PER_S        1000
-#define US_PER_MS       1000
-#define TWO_DIGIT_PIVOT 70 /* rfc850 years: 70..99 are 19xx */
+#define TEXT_MAX_BYTES 128u /* longer than any date; JavaScript's with a long zone name has about 70 */
+#define NUMBER_MAX     1000000000000000 /* 1e15: as milliseconds the year 33658, as anything else nonsense */
+#define EPOCH_S_FROM   1000000000       /* 2001; a span of 31 years is no rate limit */
+#define EPOCH_MS_FROM  1000000000000    /* the same instant in ms */
+#define MS_PER_S       1000
+#define US_PER_MS      1000
+/* RFC 9110, 5.6.7: a year of two digits that seems to lie more than 50 years ahead is of the century before. */
+#define SHORT_YEAR_AHEAD_US (INT64_C(50) * 31556952 * 1000000)
+#define CENTURY_US          (INT64_C(36525) * 86400 * 1000000) /* from 19yy to 20yy, and any day of both */
 
 static bool is_digit(char c)
 {
@@ -30,6 +32,7 @@ struct date {
     int64_t fraction_us;
     int zone_minutes;
     bool has_time;
+    bool is_short_year;
 };
 
 static int64_t us_to_ms(int64_t us)
@@ -37,7 +40,7 @@ static int64_t us_to_ms(int64_t us)
     return us / US_PER_MS + (us % US_PER_MS != 0);
 }
 
-static bool to_unix_us(const struct date *d, int64_t *out)
+static bool to_unix_us(const struct date *d, int64_t now_unix_ms, int64_t *out)
 {
     if (d->year < 1970 || d->year > 9999 || d->month < 1 || d->month > 12 || d->day < 1 || d->day > 31 ||
         !d->has_time || d->hour > 23 || d->minute > 59 || d->second > 60)
@@ -52,6 +55,8 @@ static bool to_unix_us(const struct date *d, int64_t *out)
     if (d->second < 60 && (tm.tm_mday != d->day || tm.tm_mon != d->month - 1))
         return false; /* 31 February */
     int64_t us = ((int64_t)unix_s - (int64_t)d->zone_minutes * 60) * MS_PER_S * US_PER_MS + d->fraction_us;
+    if (d->is_short_year && us - now_unix_ms * US_PER_MS > SHORT_YEAR_AHEAD_US)
+        us -= CENTURY_US;
     if (us < 0)
         return false;
     *out = us;
@@ -119,7 +124,25 @@ static bool take_offset(const char **p, const char *end, struct date *d)
     return true;
 }
 
-/* "2026-10-09T12:35:00.123456Z", also with a blank for the T and with an offset. */
+static bool word_is(const char *word, size_t bytes, const char *name)
+{
+    if (bytes != strlen(name))
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        if ((word[i] | 0x20) != name[i])
+            return false;
+    return true;
+}
+
+/* "UTC", "GMT" or "Z" up to the end. */
+static bool is_zone_of_zero(const char *p, const char *end)
+{
+    size_t bytes = (size_t)(end - p);
+    return word_is(p, bytes, "utc") || word_is(p, bytes, "gmt") || word_is(p, bytes, "z");
+}
+
+/* "2026-10-09T12:35:00.123456Z", also with a blank for the T and with an offset; and as Ruby and Go print an instant:
+ * "2026-10-09 12:35:00 UTC", "2026-10-09 12:35:00 +0000 UTC". */
 static bool parse_rfc3339(const char *p, const char *end, int64_t *unix_us)
 {
     struct date d = {0};
@@ -129,13 +152,18 @@ static bool parse_rfc3339(const char *p, const char *end, int64_t *unix_us)
         (p[10] != 'T' && p[10] != 't' && p[10] != ' '))
         return false;
     p += 11;
-    if (!take_time(&p, end, &d) || p >= end)
+    if (!take_time(&p, end, &d))
         return false;
-    if (*p == 'Z' || *p == 'z')
+    while (p < end && *p == ' ')
         p++;
-    else if ((*p != '+' && *p != '-') || !take_offset(&p, end, &d))
-        return false;
-    return p == end && to_unix_us(&d, unix_us);
+    if (p < end && (*p == '+' || *p == '-')) {
+        if (!take_offset(&p, end, &d))
+            return false;
+        while (p < end && *p == ' ')
+            p++;
+        return (p == end || is_zone_of_zero(p, end)) && to_unix_us(&d, 0, unix_us);
+    }
+    return is_zone_of_zero(p, end) && to_unix_us(&d, 0, unix_us);
 }
 
 static int month_of(const char *word, size_t bytes)
@@ -149,16 +177,6 @@ static int month_of(const char *word, size_t bytes)
             return m + 1;
     }
     return 0;
-}
-
-static bool word_is(const char *word, size_t bytes, const char *name)
-{
-    if (bytes != strlen(name))
-        return false;
-    for (size_t i = 0; i < bytes; i++)
-        if ((word[i] | 0x20) != name[i])
-            return false;
-    return true;
 }
 
 static bool is_weekday(const char *word, size_t bytes)
@@ -195,7 +213,8 @@ static bool take_date_part(const char **p, const char *end, struct date *d)
             d->day = value;
             q += digits;
         } else if ((digits == 4 || digits == 2) && d->year < 0) {
-            d->year = digits == 4 ? value : value + (value < TWO_DIGIT_PIVOT ? 2000 : 1900);
+            d->is_short_year = digits == 2;
+            d->year = d->is_short_year ? value + 2000 : value;
             q += digits;
         } else {
             return false;
@@ -214,7 +233,7 @@ static bool take_date_part(const char **p, const char *end, struct date *d)
 
 /* IMF-fixdate, rfc850, asctime and JavaScript's Date text: words and numbers in an order that leaves no doubt,
  * since the first number is always the day. */
-static bool parse_words(const char *p, const char *end, int64_t *unix_us)
+static bool parse_words(const char *p, const char *end, int64_t now_unix_ms, int64_t *unix_us)
 {
     struct date d = {.year = -1, .month = -1, .day = -1};
     const char *comment = memchr(p, '(', (size_t)(end - p)); /* "(Central European Standard Time)" */
@@ -223,21 +242,21 @@ static bool parse_words(const char *p, const char *end, int64_t *unix_us)
     while (p < end)
         if (!take_date_part(&p, end, &d))
             return false;
-    return to_unix_us(&d, unix_us);
+    return to_unix_us(&d, now_unix_ms, unix_us);
 }
 
-static bool parse_date(const char *text, size_t bytes, int64_t *unix_us)
+static bool parse_date(const char *text, size_t bytes, int64_t now_unix_ms, int64_t *unix_us)
 {
     if (bytes < 17 || bytes > TEXT_MAX_BYTES)
         return false;
     return is_digit(text[0]) ? parse_rfc3339(text, text + bytes, unix_us)
-                             : parse_words(text, text + bytes, unix_us);
+                             : parse_words(text, text + bytes, now_unix_ms, unix_us);
 }
 
-bool spw_instant_parse_date(const char *text, size_t bytes, int64_t *unix_ms)
+bool spw_instant_parse_date(const char *text, size_t bytes, int64_t now_unix_ms, int64_t *unix_ms)
 {
     int64_t unix_us;
-    if (!parse_date(text, bytes, &unix_us))
+    if (!parse_date(text, bytes, now_unix_ms, &unix_us))
         return false;
     *unix_ms = us_to_ms(unix_us);
     return true;
@@ -288,7 +307,7 @@ static bool parse_duration(const char *p, const char *end, int64_t *us)
 static bool parse_number(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out)
 {
     int64_t whole, micro;
-    if (text[0] == '-' || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_UP, &whole) == SPW_DECIMAL_BAD ||
+    if (text[0] == '-' || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &whole) == SPW_DECIMAL_BAD ||
         whole >= NUMBER_MAX)
         return false;
     if (unit == SPW_RESET_AUTO)
@@ -306,7 +325,8 @@ static bool parse_number(const char *text, size_t bytes, enum spw_reset_unit uni
     return true;
 }
 
-bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out)
+bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit, int64_t now_unix_ms,
+                       struct spw_instant *out)
 {
     if (bytes == 0 || bytes > TEXT_MAX_BYTES)
         return false;
@@ -314,7 +334,7 @@ bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit,
         return true;
     int64_t us;
     bool is_span = is_digit(text[0]) && parse_duration(text, text + bytes, &us);
-    if (!is_span && !parse_date(text, bytes, &us))
+    if (!is_span && !parse_date(text, bytes, now_unix_ms, &us))
         return false;
     out->is_span = is_span;
     out->us = us;

@@ -18,9 +18,10 @@ struct spw_instant {
     int64_t us;   /* the same in millionths of a second, rounded up */
 };
 
-/* false: not understood (then *out is untouched). */
-bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit, struct spw_instant *out);
+/* false: not understood (then *out is untouched). now_unix_ms places years of two digits. */
+bool spw_instant_parse(const char *text, size_t bytes, enum spw_reset_unit unit, int64_t now_unix_ms,
+                       struct spw_instant *out);
 /* A date only, no number and no duration. A weekday that does not fit the date is overlooked. */
-bool spw_instant_parse_date(const char *text, size_t bytes, int64_t *unix_ms);
+bool spw_instant_parse_date(const char *text, size_t bytes, int64_t now_unix_ms, int64_t *unix_ms);
 
 #endif

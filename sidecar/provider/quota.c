@@ -1,9 +1,9 @@
-/* quota.c: see quota.h. A small reader of RFC 8941 lists and dictionaries, as far as rate-limit fields use them. */
+/* quota.c: see quota.h. A small reader of RFC 9651 lists and dictionaries, as far as rate-limit fields use them. */
 #include "sidecar/provider/quota.h"
 
 #include <string.h>
 
-#define INTEGER_DIGITS_MAX 15u /* RFC 8941 */
+#define INTEGER_DIGITS_MAX 15u /* RFC 9651 */
 
 enum value_kind { VALUE_NONE, VALUE_INTEGER, VALUE_TEXT, VALUE_OTHER };
 
@@ -72,7 +72,7 @@ static bool take_string(struct reader *r, struct value *out)
     size_t n = 0;
     out->kind = VALUE_TEXT;
     for (r->p++; r->p < r->end && *r->p != '"'; r->p++) {
-        if (*r->p == '\\' && ++r->p == r->end)
+        if (*r->p == '\\' && (++r->p == r->end || (*r->p != '"' && *r->p != '\\')))
             return false;
         if ((unsigned char)*r->p < 0x20 || (unsigned char)*r->p >= 0x7f)
             return false;
@@ -118,6 +118,12 @@ static bool take_value(struct reader *r, struct value *out)
         return take_bytes(r, out);
     if (is_alpha(*r->p) || *r->p == '*')
         return take_token(r, out);
+    if ((*r->p == '@' || *r->p == '%') && r->p + 1 < r->end) { /* RFC 9651: a date, a display string */
+        bool is_date = *r->p++ == '@';
+        bool is_good = is_date ? take_integer(r, out) : *r->p == '"' && take_string(r, out);
+        out->kind = VALUE_OTHER;
+        return is_good;
+    }
     if (*r->p == '?' && r->p + 1 < r->end) {
         out->kind = VALUE_OTHER;
         r->p += 2;
@@ -201,10 +207,15 @@ static size_t parse_dictionary(struct reader *r, struct spw_quota *q)
     do {
         char key[32];
         struct value v;
-        if (!take_key(r, key, sizeof key) || !next_is(r, '='))
+        if (!take_key(r, key, sizeof key))
             return 0;
-        r->p++;
-        if (!take_value(r, &v) || !take_parameters(r, NULL))
+        v.kind = VALUE_NONE; /* a key alone is true */
+        if (next_is(r, '=')) {
+            r->p++;
+            if (!take_value(r, &v))
+                return 0;
+        }
+        if (!take_parameters(r, NULL))
             return 0;
         set_parameter(q, key, &v);
     } while (take_separator(r));

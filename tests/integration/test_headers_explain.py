@@ -26,8 +26,11 @@ def understood(lines, *options, end="\r\n"):
     return json.loads(out, parse_float=decimal.Decimal)
 
 
-def test_every_vector():
+def test_vectors():
+    # The unit test has all of them. Here those seen in the wild, and every third of their siblings: a process each.
     for i, v in enumerate(VECTORS):
+        if i % 3 and not v["name"][0].isdigit() and not v["name"].startswith("HDR"):
+            continue
         end = ["\r\n", "\n"][i % 2]  # the unit test has both for each
         options = ["--status", str(v["status"]), "--now", str(v.get("now", N))]
         if "reset_unit" in v:
