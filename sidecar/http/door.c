@@ -6,6 +6,9 @@
  * Hang-ups are watched for here, on a dup of each connection's socket, because libmicrohttpd 0.9.75 does not look at a
  * suspended connection, and because its edge-triggered reading misses an end that arrives together with the last
  * bytes: such a connection would keep its place until the idle timeout.
+ *
+ * A port that is full makes room by itself: who has not sent a whole request gives way, the longest-waiting first, those
+ * who never sent one before those who keep a connection for later. So connections that say nothing cannot shut a port.
  */
 #include "sidecar/http/door.h"
 
@@ -29,6 +32,7 @@ enum {
     HEADERS_MAX_BYTES =
         16 << 10, /* of a request: an answer whose headers find no room would not be sent at all */
     CONNECTIONS_MAX = 256,
+    CONNECTIONS_SPARE = 8, /* accepted beyond the maximum, while those who gave way are being closed */
     IDLE_TIMEOUT_S = 60,
     RUNS_PER_TURN = 4,
     METHOD_MAX_BYTES = 32
@@ -43,8 +47,14 @@ enum request_state {
     REQUEST_ABANDONED /* the door is being destroyed */
 };
 
+/* Who gives way when the port is full, in this order. */
+enum queue { QUEUE_NEW, QUEUE_KEPT, QUEUES_COUNT, QUEUE_NONE = QUEUES_COUNT };
+
 struct connection {
     struct spw_door *door;
+    enum queue queue; /* NONE: a whole request of it is being handled, or it gives way already */
+    bool was_answered, is_leaving;
+    struct connection *older, *newer; /* in the queue */
     struct spw_door_request *request; /* the one under way, if any */
     struct spw_loop_watch hangup;     /* of a dup of the socket */
     bool half_closed;                 /* in the door's list of those */
@@ -83,7 +93,11 @@ struct spw_door {
     struct spw_loop_timer timer;
     struct spw_door_request *waiting;
     struct connection *half_closed;
+    struct {
+        struct connection *oldest, *newest;
+    } queues[QUEUES_COUNT];
     uint32_t open_count;
+    uint32_t connections_count, leaving_count, connections_max;
     size_t body_max_bytes;
     bool stopping;
     bool place_freed; /* a connection ended since the last run */
@@ -170,6 +184,42 @@ static void unlink_half_closed(struct connection *c)
     }
 }
 
+static void queue_leave(struct connection *c)
+{
+    if (c->queue == QUEUE_NONE) {
+        return;
+    }
+    *(c->older != NULL ? &c->older->newer : &c->door->queues[c->queue].oldest) = c->newer;
+    *(c->newer != NULL ? &c->newer->older : &c->door->queues[c->queue].newest) = c->older;
+    c->older = c->newer = NULL;
+    c->queue = QUEUE_NONE;
+}
+
+static void queue_join(struct connection *c)
+{
+    struct connection *newest;
+    c->queue = c->was_answered ? QUEUE_KEPT : QUEUE_NEW;
+    newest = c->door->queues[c->queue].newest;
+    c->older = newest;
+    *(newest != NULL ? &newest->newer : &c->door->queues[c->queue].oldest) = c;
+    c->door->queues[c->queue].newest = c;
+}
+
+/* libmicrohttpd meets the end of the connection in its next run, and closes it. */
+static void make_room(struct spw_door *door)
+{
+    for (int q = 0; q < QUEUES_COUNT && door->connections_count - door->leaving_count > door->connections_max;
+         q++) {
+        struct connection *c = door->queues[q].oldest;
+        if (c != NULL) {
+            queue_leave(c);
+            c->is_leaving = true;
+            door->leaving_count++;
+            shutdown(c->hangup.fd, SHUT_RDWR);
+        }
+    }
+}
+
 static void on_hangup(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
 {
     struct connection *c = watch->owner;
@@ -192,6 +242,7 @@ static struct connection *connection_new(struct spw_door *door, struct MHD_Conne
         return NULL;
     }
     c->door = door;
+    c->queue = QUEUE_NONE;
     socklen_t bytes = sizeof c->peer;
     c->has_peer =
         door->listener.path[0] != '\0' && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->peer, &bytes) == 0;
@@ -210,12 +261,21 @@ static void on_connection(void *owner, struct MHD_Connection *mhd, void **contex
 {
     struct spw_door *door = owner;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = connection_new(door, mhd);
+        struct connection *new = connection_new(door, mhd);
+        *context = new;
+        if (new != NULL) {
+            door->connections_count++;
+            make_room(door);
+            queue_join(new);
+        }
         return;
     }
     struct connection *c = *context;
     door->place_freed = true;
     if (c != NULL) {
+        queue_leave(c);
+        door->connections_count--;
+        door->leaving_count -= c->is_leaving;
         if (c->half_closed) {
             unlink_half_closed(c);
         }
@@ -399,7 +459,12 @@ static void on_completed(void *owner, struct MHD_Connection *mhd, void **context
     if (request == NULL) {
         return;
     }
-    request->connection->request = NULL;
+    struct connection *c = request->connection;
+    c->request = NULL;
+    c->was_answered = true;
+    if (c->queue == QUEUE_NONE && !c->is_leaving) {
+        queue_join(c);
+    }
     door->open_count -= request->counted;
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
@@ -478,6 +543,7 @@ static enum MHD_Result handle(struct spw_door_request *request)
         return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE);
     }
     request->state = REQUEST_HANDLING;
+    queue_leave(request->connection);
     request->counted = true;
     door->open_count++;
     door->handler(door->owner, request);
@@ -712,15 +778,14 @@ static enum spw_status open_listener(struct spw_door *door, const struct spw_doo
 static enum spw_status start_daemon(struct spw_door *door, const struct spw_door_options *options,
                                     struct spw_error *err)
 {
-    unsigned connections =
-        options->connections_max > 0 ? (unsigned)options->connections_max : (unsigned)CONNECTIONS_MAX;
+    door->connections_max = options->connections_max > 0 ? options->connections_max : CONNECTIONS_MAX;
     door->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, door, MHD_OPTION_LISTEN_SOCKET,
         door->listener.fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, door, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, door, MHD_OPTION_NOTIFY_CONNECTION, on_connection, door, MHD_OPTION_CONNECTION_LIMIT,
-        connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        (unsigned)door->connections_max + CONNECTIONS_SPARE, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (door->daemon == NULL) {
         return spw_error_set(err, SPW_STATUS_SYSTEM,
                              "door: libmicrohttpd cannot start; raise the limits of memory "

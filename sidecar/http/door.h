@@ -35,12 +35,13 @@ typedef void spw_door_gone_fn(void *owner, struct spw_door_request *request);
 
 struct spw_door_options {
     /* Exactly one of unix_path and listen is set. */
-    const char *unix_path;    /* a Unix socket, made with mode unix_mode and group unix_gid */
-    mode_t unix_mode;         /* 0660 */
-    gid_t unix_gid;           /* (gid_t)-1 = leave */
-    const char *listen;       /* "127.0.0.1:8390", "[::1]:8390"; port 0 = any free one */
-    size_t body_max_bytes;    /* 0 = 64 KiB; a larger body is answered 413 */
-    uint32_t connections_max; /* 0 = 256 */
+    const char *unix_path; /* a Unix socket, made with mode unix_mode and group unix_gid */
+    mode_t unix_mode;      /* 0660 */
+    gid_t unix_gid;        /* (gid_t)-1 = leave */
+    const char *listen;    /* "127.0.0.1:8390", "[::1]:8390"; port 0 = any free one */
+    size_t body_max_bytes; /* 0 = 64 KiB; a larger body is answered 413 */
+    uint32_t
+        connections_max; /* 0 = 256; when full, a new one takes the place of one without a whole request */
     spw_door_handler_fn *handler;
     spw_door_gone_fn *gone;
     void *owner;

@@ -480,6 +480,41 @@ def test_what_is_too_large_or_too_many(place, backend):
     assert sidecar.sdk("GET", TAX + "/ping").status == 200 and seen(mock) == 1
 
 
+@pytest.mark.parametrize("beginning", [b"", b"POST /tax HTTP/1.1\r\nHost: x\r\nX-A: ",
+                                       b"POST /tax HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"])
+def test_connections_that_never_ask_shut_no_port(place, backend, beginning):
+    """More than a port has places for, as long as they like: who has a whole request is answered all the same."""
+    mock = place.mock("--rate", "0.092")
+    sidecar = start(place, mock)
+    kept = http.client.HTTPConnection("127.0.0.1", place.pass_port, timeout=WATCHDOG_S)
+    asked = []
+
+    def ask():
+        kept.request("GET", TAX + "/ping", headers={"X-API-KEY": sidecar.token()})
+        answer = kept.getresponse()
+        answer.read()
+        asked.append((answer.status, kept.sock.getsockname()))
+    ask()
+    silent = []
+    try:
+        for i in range(400):
+            silent.append(socket.create_connection(("127.0.0.1", place.pass_port), WATCHDOG_S))
+            silent[-1].sendall(beginning)
+            if i % 100 == 99:
+                assert sidecar.sdk("POST", TAX + "/carts", cart()).headers["Spillway-Decision"] == "live"
+        ask()
+        assert asked[0] == asked[1] and asked[0][0] == 200, "a kept connection is the last to give way"
+        silent[0].settimeout(WATCHDOG_S)
+        try:
+            assert silent[0].recv(1) == b"", "the oldest gave way"
+        except ConnectionResetError:
+            pass
+    finally:
+        for one in silent:
+            one.close()
+        kept.close()
+
+
 def test_headers_that_find_no_room(place, backend):
     """A caller's are refused by name; of a provider's, what is too large is left out, and the answer arrives."""
     asked, large = [], b"X-Long: " + b"a" * 14000 + b"\r\nX-Half: " + b"a" * 9000 + b"\r\nX-Fine: 1\r\n"
