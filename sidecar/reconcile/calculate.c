@@ -88,32 +88,32 @@ static void judge(struct spw_work *work, int64_t absorbed_minor)
     post(work, state, why);
 }
 
-static void ask_sum(struct spw_work *work);
+static void ask_absorbed(struct spw_work *work);
 
-static void sums_done(struct spw_store_job *job)
+static void absorbed_done(struct spw_store_job *job)
 {
     struct spw_work *work = job->owner;
     struct spw_reconcile *engine = work->account->engine;
     engine->judging = work->judge_next;
     if (job->error.status == SPW_STATUS_OK) {
-        judge(work, -work->sums.variance_minor[SPW_RECONCILE_ABSORBED_UNDER]);
+        judge(work, work->absorbed.absorbed_minor);
     } else {
         spw_log(SPW_LOG_WARN, "reconcile.sum", "%s; the row is due again", job->error.text);
         spw_work_free(work);
     }
     if (engine->judging && !engine->stopped)
-        ask_sum(engine->judging);
+        ask_absorbed(engine->judging);
 }
 
-static void ask_sum(struct spw_work *work)
+static void ask_absorbed(struct spw_work *work)
 {
     int64_t now_ms = spw_work_wall_ms(work);
-    work->sums.job.done = sums_done;
-    work->sums.job.owner = work;
-    memcpy(work->sums.currency, work->row->record.currency, sizeof work->sums.currency);
-    work->sums.from_unix_ms = now_ms - now_ms % DAY_MS;
-    work->sums.until_unix_ms = INT64_MAX;
-    spw_store_sums(work->account->engine->options.store, &work->sums);
+    work->absorbed.job.done = absorbed_done;
+    work->absorbed.job.owner = work;
+    memcpy(work->absorbed.currency, work->row->record.currency, sizeof work->absorbed.currency);
+    work->absorbed.from_unix_ms = now_ms - now_ms % DAY_MS;
+    work->absorbed.until_unix_ms = INT64_MAX;
+    spw_store_absorbed(work->account->engine->options.store, &work->absorbed);
 }
 
 /* Only what may be absorbed needs the sum. */
@@ -130,7 +130,7 @@ static void conclude(struct spw_work *work)
         end = &(*end)->judge_next;
     *end = work;
     if (first)
-        ask_sum(work);
+        ask_absorbed(work);
 }
 
 /* ---- the answer ---- */
@@ -229,11 +229,13 @@ void spw_calculate_begin(struct spw_work *work)
     char why[SPW_WHY_BYTES], sale[16], today[16];
     work->step = SPW_STEP_CALCULATE;
     if (!work->account->profile) {
-        snprintf(why, sizeof why, "account %.63s is not in the configuration any more", f->account);
+        snprintf(why, sizeof why,
+                 "account %.63s is not in the configuration any more, or its provider calculates nothing",
+                 f->account);
         spw_calculate_exception(work, why);
         return;
     }
-    if (!work->parsed || !work->account->profile->build) {
+    if (!work->parsed) {
         spw_calculate_exception(
             work, "its request cannot be calculated again: it was imported without, or forgotten");
         return;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "shm/spw_backoff.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/provider/decimal.h"
@@ -19,6 +21,7 @@
 #define WORKS_MAX_COUNT 64u
 #define AHEAD_S         15u /* of work is claimed */
 #define IDLE_NS         SECOND_NS
+#define OTHERS_NS       (60 * SECOND_NS) /* between two looks for rows of accounts that are gone */
 #define SAMPLE_NS       (5 * SECOND_NS)
 #define PROBE_NS        (2 * SECOND_NS) /* a probe is left to checkout so long */
 #define WAIT_MIN_NS     (2 * MS)
@@ -148,7 +151,7 @@ static void due_done(struct spw_store_job *job)
     bool all = job->error.status != SPW_STATUS_OK || count < request->max_count;
     if (job->error.status == SPW_STATUS_OK && all)
         a->recovering[kind] = false;
-    a->due_at_ns[kind] = all ? now_of(engine) + IDLE_NS : 0;
+    a->due_at_ns[kind] = all ? now_of(engine) + (a->profile ? IDLE_NS : OTHERS_NS) : 0;
     for (uint32_t i = 0; i < count && !engine->stopped; i++) {
         work_new(a, kind, request->rows[i]);
         request->rows[i] = NULL;
@@ -164,7 +167,9 @@ static void due_done(struct spw_store_job *job)
 static uint32_t ahead_of(const struct spw_reconcile_account *a)
 {
     uint64_t pace = a->status.forecast.pace_milli_per_s;
-    uint64_t batch = a->profile && a->profile->batch_max_count ? a->profile->batch_max_count : 1;
+    if (!a->profile)
+        return WORKS_MAX_COUNT;
+    uint64_t batch = a->profile->batch_max_count ? a->profile->batch_max_count : 1;
     if (!pace || pace / 1000 >= WORKS_MAX_COUNT / AHEAD_S)
         return WORKS_MAX_COUNT;
     uint64_t rows = pace * AHEAD_S / 1000 * batch;
@@ -188,8 +193,10 @@ static void claim(struct spw_reconcile_account *a, enum spw_due kind, uint64_t n
         a->recovering[kind] = false;
     request->lease_ms = a->recovering[kind] ? 1 : LEASE_MS;
     request->now_unix_ms = a->recovering[kind] ? a->engine->recover_unix_ms : wall_of(a->engine);
-    if (a->conf)
+    if (a->profile)
         snprintf(request->account, sizeof request->account, "%s", a->conf->name);
+    else
+        request->but = a->engine->names;
     a->due_busy[kind] = true;
     spw_store_due(a->engine->options.store, request);
 }
@@ -525,32 +532,33 @@ static uint64_t account_turn(struct spw_reconcile_account *a, uint64_t now_ns)
     return next_ns;
 }
 
+/* Rows nobody can be asked about become exceptions: no row waits for an account that is gone. */
+static uint64_t others_turn(struct spw_reconcile_account *others, uint64_t now_ns)
+{
+    uint64_t next_ns = now_ns + OTHERS_NS;
+    for (int kind = 0; kind < 2; kind++) {
+        claim(others, (enum spw_due)kind, now_ns);
+        if (!others->due_busy[kind])
+            next_ns = least(next_ns, others->due_at_ns[kind]);
+    }
+    return next_ns;
+}
+
 uint64_t spw_reconcile_turn(struct spw_reconcile *r)
 {
     uint64_t now_ns = now_of(r), next_ns = now_ns + SAMPLE_NS;
     for (uint32_t i = 0; i < r->accounts_count && !r->stopped; i++)
         next_ns = least(next_ns, account_turn(&r->accounts[i], now_ns));
-    return next_ns;
+    return r->stopped ? next_ns : least(next_ns, others_turn(&r->accounts[r->accounts_count], now_ns));
 }
 
 /* ---- life ---- */
 
-enum spw_status spw_reconcile_new(const struct spw_reconcile_options *options, struct spw_reconcile **out,
-                                  struct spw_error *err)
+static bool add_accounts(struct spw_reconcile *r)
 {
-    const struct spw_conf *conf = options->conf;
-    struct spw_reconcile *r = calloc(1, sizeof *r);
-    *out = NULL;
-    if (r)
-        r->accounts = calloc(conf->accounts_count, sizeof *r->accounts);
-    if (!r || !r->accounts) {
-        free(r);
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                             "reconcile: no memory: raise the container's memory limit");
-    }
-    r->options = *options;
-    r->map = spw_state_map(options->state);
-    r->recover_unix_ms = wall_of(r) + LEASE_MS;
+    static const struct spw_conf_account others = {.name = "(others)"};
+    const struct spw_conf *conf = r->options.conf;
+    json_t *names = json_array();
     for (uint32_t i = 0; i < conf->accounts_count; i++) {
         const struct spw_profile *profile = spw_profile_find(conf->accounts[i].provider);
         if (!profile || !profile->build)
@@ -563,6 +571,33 @@ enum spw_status spw_reconcile_new(const struct spw_reconcile_options *options, s
         a->queue_end = &a->queue;
         a->recovering[SPW_DUE_RECONCILE] = a->recovering[SPW_DUE_FILE] = true;
         a->status.account = a->conf->name;
+        (void)json_array_append_new(names, json_string(a->conf->name));
+    }
+    struct spw_reconcile_account *rest = &r->accounts[r->accounts_count];
+    rest->engine = r;
+    rest->conf = &others;
+    rest->recovering[SPW_DUE_RECONCILE] = rest->recovering[SPW_DUE_FILE] = true;
+    bool all = json_array_size(names) == r->accounts_count;
+    r->names = all ? json_dumps(names, JSON_COMPACT) : NULL;
+    json_decref(names);
+    return r->names != NULL;
+}
+
+enum spw_status spw_reconcile_new(const struct spw_reconcile_options *options, struct spw_reconcile **out,
+                                  struct spw_error *err)
+{
+    struct spw_reconcile *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (r) {
+        r->options = *options;
+        r->map = spw_state_map(options->state);
+        r->recover_unix_ms = wall_of(r) + LEASE_MS;
+        r->accounts = calloc((size_t)options->conf->accounts_count + 1, sizeof *r->accounts);
+    }
+    if (!r || !r->accounts || !add_accounts(r)) {
+        spw_reconcile_destroy(r);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
+                             "reconcile: no memory: raise the container's memory limit");
     }
     *out = r;
     return SPW_STATUS_OK;
@@ -578,12 +613,13 @@ void spw_reconcile_destroy(struct spw_reconcile *r)
 {
     if (!r)
         return;
-    for (uint32_t i = 0; i < r->accounts_count; i++) {
+    for (uint32_t i = 0; r->accounts && i <= r->accounts_count; i++) {
         while (r->accounts[i].works)
             spw_work_free(r->accounts[i].works);
         for (int kind = 0; kind < 2; kind++)
             spw_due_rows_free(&r->accounts[i].due[kind]);
     }
     free(r->accounts);
+    free(r->names);
     free(r);
 }

@@ -29,7 +29,7 @@ struct spw_reconcile_account {
     struct spw_reconcile *engine;
     uint32_t index; /* in the configuration */
     const struct spw_conf_account *conf;
-    const struct spw_profile *profile;
+    const struct spw_profile *profile; /* NULL: the one for the rows of all others */
     struct spw_ref ref;
     struct spw_work *works;                            /* all of them */
     struct spw_work *queue, **queue_end;               /* those that wait for a call */
@@ -49,8 +49,9 @@ struct spw_reconcile_account {
 struct spw_reconcile {
     struct spw_reconcile_options options;
     struct spw_map *map;
-    struct spw_reconcile_account *accounts;
+    struct spw_reconcile_account *accounts; /* and one more, which stands for all others: it calls nobody */
     uint32_t accounts_count;
+    char *names;              /* of the accounts, as an array of JSON */
     int64_t recover_unix_ms;  /* a lease after the start */
     struct spw_work *judging; /* those that wait for the period's sum; the first one is being asked for */
     bool stopped;
@@ -80,7 +81,7 @@ struct spw_work {
     /* requests to the ledger, one at a time */
     struct spw_reconciled_request reconciled;
     struct spw_filed_request filed;
-    struct spw_sums_request sums;
+    struct spw_absorbed_request absorbed;
 };
 
 /* ---- engine.c ---- */

@@ -160,15 +160,15 @@ int spw_rows_give_up(struct spw_batch *batch, int64_t after_ms, uint32_t max_cou
 /* ---- claiming ---- */
 
 static const char due_reconcile_sql[] =
-    "WHERE reconcile_state=1 AND reconcile_next_unix_ms<=?1 AND (?2='' OR account=?2)"
-    " ORDER BY flags.placed_unix_ms LIMIT 1";
+    "WHERE reconcile_state=1 AND reconcile_next_unix_ms<=?1 AND (?2='' OR account=?2) AND"
+    " account NOT IN (SELECT value FROM json_each(?3)) ORDER BY flags.placed_unix_ms LIMIT ?4";
 static const char due_file_sql[] =
     "WHERE filing_state IN (1,2,4) AND filing_next_unix_ms<9223372036854775807 AND"
-    " filing_next_unix_ms<=?1 AND reconcile_state<>1 AND (?2='' OR account=?2)"
-    " ORDER BY flags.placed_unix_ms LIMIT 1";
+    " filing_next_unix_ms<=?1 AND reconcile_state<>1 AND (?2='' OR account=?2) AND"
+    " account NOT IN (SELECT value FROM json_each(?3)) ORDER BY flags.placed_unix_ms LIMIT ?4";
 
-static int find_due(struct spw_batch *batch, const struct spw_due_request *request, struct spw_row_copy *copy,
-                    bool *found)
+/* One statement for all of them: what is not due yet stands before it in the index, and is passed once. */
+static int find_due(struct spw_batch *batch, struct spw_due_request *request, struct spw_row_copy *copy)
 {
     bool file = request->what == SPW_DUE_FILE;
     enum spw_statement which = file ? SPW_STATEMENT_DUE_FILE : SPW_STATEMENT_DUE_RECONCILE;
@@ -185,15 +185,22 @@ static int find_due(struct spw_batch *batch, const struct spw_due_request *reque
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, request->now_unix_ms);
     sqlite3_bind_text(statement, 2, request->account, -1, SQLITE_STATIC);
-    int rc = spw_statement_row(statement);
-    *found = rc == SQLITE_ROW;
-    if (!*found)
-        return rc;
-    spw_row_read(copy, statement);
-    return sqlite3_reset(statement);
+    sqlite3_bind_text(statement, 3, request->but ? request->but : "[]", -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 4, request->max_count);
+    int rc;
+    while ((rc = spw_statement_row(statement)) == SQLITE_ROW) {
+        spw_row_read(copy, statement);
+        struct spw_flag_row *row = spw_row_clone(copy);
+        if (!row) {
+            sqlite3_reset(statement);
+            return SQLITE_NOMEM;
+        }
+        request->rows[request->rows_count++] = row;
+    }
+    return rc;
 }
 
-static int claim(struct spw_batch *batch, const struct spw_due_request *request, struct spw_row_copy *copy)
+static int claim(struct spw_batch *batch, const struct spw_due_request *request, struct spw_flag_row *row)
 {
     bool file = request->what == SPW_DUE_FILE;
     int64_t until = request->now_unix_ms + request->lease_ms;
@@ -204,9 +211,9 @@ static int claim(struct spw_batch *batch, const struct spw_due_request *request,
                " WHERE sequence=?1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
-    sqlite3_bind_int64(statement, 1, (int64_t)copy->row.sequence);
+    sqlite3_bind_int64(statement, 1, (int64_t)row->sequence);
     sqlite3_bind_int64(statement, 2, until);
-    struct spw_reconciliation *r = &copy->row.reconciliation;
+    struct spw_reconciliation *r = &row->reconciliation;
     if (file) {
         r->filing_attempts++;
         r->filing_next_unix_ms = until;
@@ -227,21 +234,10 @@ static int run_due(struct spw_batch *batch, struct spw_store_job *job)
         return SQLITE_OK;
     }
     struct spw_row_copy *copy = calloc(1, sizeof *copy);
-    int rc = copy ? SQLITE_OK : SQLITE_NOMEM;
-    bool found = true;
-    while (rc == SQLITE_OK && found && request->rows_count < request->max_count) {
-        rc = find_due(batch, request, copy, &found);
-        if (rc == SQLITE_OK && found)
-            rc = claim(batch, request, copy);
-        if (rc != SQLITE_OK || !found)
-            break;
-        struct spw_flag_row *row = spw_row_clone(copy);
-        if (row)
-            request->rows[request->rows_count++] = row;
-        else
-            rc = SQLITE_NOMEM;
-    }
+    int rc = copy ? find_due(batch, request, copy) : SQLITE_NOMEM;
     free(copy);
+    for (uint32_t i = 0; i < request->rows_count && rc == SQLITE_OK; i++)
+        rc = claim(batch, request, request->rows[i]);
     if (rc != SQLITE_OK)
         spw_due_rows_free(request);
     return rc;
@@ -660,36 +656,29 @@ void spw_store_decide(struct spw_store *store, struct spw_decide_request *reques
 
 /* ---- sums and counts ---- */
 
-static int run_sums(struct spw_batch *batch, struct spw_store_job *job)
+static int run_absorbed(struct spw_batch *batch, struct spw_store_job *job)
 {
-    struct spw_sums_request *r = (struct spw_sums_request *)(void *)job;
-    memset(r->count, 0, sizeof r->count);
-    memset(r->variance_minor, 0, sizeof r->variance_minor);
+    struct spw_absorbed_request *r = (struct spw_absorbed_request *)(void *)job;
+    r->absorbed_minor = 0;
     sqlite3_stmt *statement = spw_ledger_prepare(
-        batch->ledger, SPW_STATEMENT_SUMS,
-        "SELECT reconcile_state, count(*), sum(variance_minor) FROM flags WHERE reconciled_unix_ms<>0 AND"
-        " reconciled_unix_ms>=?1 AND reconciled_unix_ms<?2 AND (?3='' OR account=?3) AND currency=?4"
-        " GROUP BY reconcile_state");
+        batch->ledger, SPW_STATEMENT_ABSORBED,
+        "SELECT ifnull(sum(-variance_minor),0) FROM flags WHERE reconcile_state=3 AND currency=?1 AND"
+        " reconciled_unix_ms>=?2 AND reconciled_unix_ms<?3");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
-    sqlite3_bind_int64(statement, 1, r->from_unix_ms);
-    sqlite3_bind_int64(statement, 2, r->until_unix_ms);
-    sqlite3_bind_text(statement, 3, r->account, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, 4, r->currency[0] ? r->currency : "USD", -1, SQLITE_STATIC);
-    int rc;
-    while ((rc = spw_statement_row(statement)) == SQLITE_ROW) {
-        uint32_t state = (uint32_t)sqlite3_column_int(statement, 0);
-        if (state < SPW_RECONCILE_STATES) {
-            r->count[state] = (uint64_t)sqlite3_column_int64(statement, 1);
-            r->variance_minor[state] = sqlite3_column_int64(statement, 2);
-        }
-    }
-    return rc;
+    sqlite3_bind_text(statement, 1, r->currency[0] ? r->currency : "USD", -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 2, r->from_unix_ms);
+    sqlite3_bind_int64(statement, 3, r->until_unix_ms);
+    int rc = spw_statement_row(statement);
+    if (rc != SQLITE_ROW)
+        return rc;
+    r->absorbed_minor = sqlite3_column_int64(statement, 0);
+    return sqlite3_reset(statement);
 }
 
-void spw_store_sums(struct spw_store *store, struct spw_sums_request *request)
+void spw_store_absorbed(struct spw_store *store, struct spw_absorbed_request *request)
 {
-    spw_store_submit(store, &request->job, run_sums);
+    spw_store_submit(store, &request->job, run_absorbed);
 }
 
 static int count_backlog(struct spw_batch *batch, enum spw_statement which, const char *sql,

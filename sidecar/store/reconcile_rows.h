@@ -38,7 +38,8 @@ enum spw_due { SPW_DUE_RECONCILE, SPW_DUE_FILE };
 struct spw_due_request {
     struct spw_store_job job;
     enum spw_due what;
-    char account[SPW_NAME_BYTES]; /* "" = every account */
+    char account[SPW_NAME_BYTES]; /* "" = every account ... */
+    const char *but;              /* ... but these, an array of JSON; NULL = none. The caller's memory */
     uint32_t max_count;           /* 1..SPW_DUE_MAX_COUNT */
     int64_t now_unix_ms;
     int64_t lease_ms;
@@ -154,17 +155,15 @@ enum spw_status spw_store_history(struct spw_store *store, const char *flag_id, 
 
 /* ---- sums and counts, as they are after every result posted before ---- */
 
-struct spw_sums_request {
+/* What was absorbed in a time, over all accounts. */
+struct spw_absorbed_request {
     struct spw_store_job job;
-    char account[SPW_NAME_BYTES]; /* "" = every account */
-    char currency[4];             /* "" = "USD" */
-    int64_t from_unix_ms;         /* reconciled at or after ... */
-    int64_t until_unix_ms;        /* ... and before */
-    /* filled in, by state. variance_minor sums are of one sign by the meaning of the states. */
-    uint64_t count[SPW_RECONCILE_STATES];
-    int64_t variance_minor[SPW_RECONCILE_STATES];
+    char currency[4];       /* "" = "USD" */
+    int64_t from_unix_ms;   /* reconciled at or after ... */
+    int64_t until_unix_ms;  /* ... and before */
+    int64_t absorbed_minor; /* filled in: 0 or more */
 };
-void spw_store_sums(struct spw_store *store, struct spw_sums_request *request);
+void spw_store_absorbed(struct spw_store *store, struct spw_absorbed_request *request);
 
 struct spw_backlog_request {
     struct spw_store_job job;

@@ -173,6 +173,11 @@ static int upgrade_to_2(sqlite3 *db)
     return rc == SQLITE_OK ? add_names(db, "filing_state", spw_filing_state_name, SPW_FILING_STATES) : rc;
 }
 
+/* ---- from version 2 to 3: what was absorbed on a day is added up without reading the day's other rows ---- */
+
+static const char to_version_3[] = "CREATE INDEX flags_absorbed ON flags(currency, reconciled_unix_ms, "
+                                   "variance_minor) WHERE reconcile_state=3;";
+
 /* All or nothing: the version is written in the same transaction as the tables. A new file takes the same way as an old
  * one, so that both end with the same tables. */
 static int bring_up(sqlite3 *db, sqlite3_int64 from)
@@ -187,6 +192,8 @@ static int bring_up(sqlite3 *db, sqlite3_int64 from)
         rc = make_version_1(db);
     if (rc == SQLITE_OK && from < 2)
         rc = upgrade_to_2(db);
+    if (rc == SQLITE_OK && from < 3)
+        rc = run(db, to_version_3);
     if (rc == SQLITE_OK)
         rc = run(db, version);
     if (rc == SQLITE_OK)

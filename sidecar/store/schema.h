@@ -9,7 +9,7 @@
 
 #include "sidecar/obs/error.h"
 
-#define SPW_SCHEMA_VERSION 2
+#define SPW_SCHEMA_VERSION 3
 #define SPW_SCHEMA_APPLICATION                                                                               \
     0x53505731 /* "SPW1": PRAGMA application_id, so that no other database is taken for ours */
 

@@ -219,6 +219,43 @@ def test_yesterday_is_gone_for_taxjar_alone(place):
     assert reconciliation(sidecar, cloud)["state"] == "noise"
 
 
+def test_orders_of_an_account_that_is_gone(place):
+    """Nobody can be asked any more: exceptions that say so, and once the account is back, tried again."""
+    mock = place.mock("--rate", "9.2%")
+    place.config["accounts"]["jar"] = place.account(mock.url, **account(place, "taxjar"))
+    sidecar = place.sidecar(mock, account=account(place, "taxcloud"))
+    gone = fall_back(sidecar, "o-1", account="jar")["fallback"]["flag_id"]
+    stays = fall_back(sidecar, "o-2")["fallback"]["flag_id"]
+    sidecar.stop()
+    jar = place.config["accounts"].pop("jar")
+    sidecar = place.sidecar(config=ON)
+    wait_states(sidecar, noise=1, exception=1, pending=0)
+    assert "account jar is not in the configuration any more" in reconciliation(sidecar, gone)["reason"]
+    assert settled(sidecar, stays)["filing"] == "filed"
+    sidecar.stop()
+    place.config["accounts"]["jar"] = jar
+    sidecar = place.sidecar()
+    sidecar.ctl("exceptions", "resolve", gone, "--decision", "retry", "--by", "ann")
+    assert settled(sidecar, gone)["filing"] == "filed"
+    assert len(documents(mock, "taxjar")) == 1
+    # The same with one that is calculated and not filed yet.
+    mock.script({"status": 503, "path_contains": "/transactions/orders"})
+    late = fall_back(sidecar, "o-3", account="jar")["fallback"]["flag_id"]
+    until(lambda: reconciliation(sidecar, late).get("filing") == "sent", "the first try")
+    sidecar.stop()
+    mock.script()
+    place.config["accounts"].pop("jar")
+    sidecar = place.sidecar()
+    until(lambda: reconciliation(sidecar, late)["filing"] == "failed", "given up")
+    assert "not in the configuration any more" in reconciliation(sidecar, late)["filing_error"]
+    sidecar.stop()
+    place.config["accounts"]["jar"] = jar
+    sidecar = place.sidecar()
+    sidecar.ctl("exceptions", "resolve", late, "--decision", "retry", "--by", "ann")
+    until(lambda: reconciliation(sidecar, late)["filing"] == "filed", "the second try")
+    assert [entry["writes"] for entry in documents(mock, "taxjar").values()] == [1, 1]
+
+
 def test_orders_that_are_taken_back(place):
     """Before it was filed nothing is filed; afterwards it is an exception that says so."""
     mock = place.mock("--rate", "9.2%")
