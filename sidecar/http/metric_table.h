@@ -51,15 +51,19 @@ SPW_METRIC(LIMITER_TOKENS, "spillway_limiter_tokens", GAUGE, "tokens", "account,
 SPW_METRIC(SWITCH, "spillway_limiter_switch", GAUGE, "0 or 1", "account,limiter,switch", \
     "1 while a limiter is off (kill) or only counts (observe). [segment]") \
 SPW_METRIC(BREAKER, "spillway_breaker_state", GAUGE, "0 or 1", "account,state", \
-    "1 for the state the circuit breaker is in. [segment]") \
+    "1 for the state of the circuit breaker; forced open is open, forced closed, disabled and observe are closed. [segment]") \
+SPW_METRIC(BREAKER_SWITCH, "spillway_breaker_switch", GAUGE, "0 or 1", "account,switch", \
+    "1 while the breaker is forced open or closed, disabled, or only counts (observe). [segment]") \
+SPW_METRIC(BREAKER_OPEN, "spillway_breaker_open_seconds", GAUGE, "seconds", "account", \
+    "How much longer the breaker lets nobody call; 0 = closed, or the next call is the probe; +Inf = forced open. [segment]") \
 SPW_METRIC(TRIPS, "spillway_breaker_trips", GAUGE, "trips", "account", \
     "Times in a row that the breaker opened without closing in between. [segment]") \
 SPW_METRIC(GATE, "spillway_gate_shut_seconds", GAUGE, "seconds", "account", \
     "How much longer the gate stays shut; 0 = open. [segment]") \
 SPW_METRIC(HEALED, "spillway_healed_words_total", COUNTER, "words", "account", \
     "Impossible bucket words replaced by an empty bucket. [segment]") \
-SPW_METRIC(ORDERS, "spillway_orders_total", COUNTER, "orders", "event", \
-    "Orders told to the ledger, by event. [ledger]") \
+SPW_METRIC(ORDERS, "spillway_orders", GAUGE, "orders", "state", \
+    "Orders in the ledger by state; a cancelled one can be placed again. [ledger]") \
 SPW_METRIC(PLACED_ORDERS, "spillway_orders_placed_total", COUNTER, "orders", "account,decision,type", \
     "Orders placed since the start, by the decision of their quote and its type; account unknown: a live quote that nobody remembers. [ledger]") \
 SPW_METRIC(SHARE, "spillway_placed_fallback_ratio", GAUGE, "ratio", "", \
@@ -72,6 +76,8 @@ SPW_METRIC(FLAGS, "spillway_flags", GAUGE, "rows", "state", \
     "Fallback flags by state. [ledger]") \
 SPW_METRIC(ONLY_IN_POD, "spillway_flags_only_in_pod", GAUGE, "rows", "", \
     "Flags that no consumer has acknowledged as they are now. [ledger]") \
+SPW_METRIC(ONLY_IN_POD_AGE, "spillway_oldest_only_in_pod_seconds", GAUGE, "seconds", "", \
+    "How long the one of them that waits longest has been as it is; 0 = none waits. [ledger]") \
 SPW_METRIC(RECONCILE, "spillway_flags_reconciliation", GAUGE, "rows", "state", \
     "Fallback flags by state of reconciliation. [ledger]") \
 SPW_METRIC(OLDEST, "spillway_oldest_unreconciled_seconds", GAUGE, "seconds", "", \
@@ -103,7 +109,7 @@ SPW_METRIC(SPOOL, "spillway_spool_lines_total", COUNTER, "lines", "result", \
 SPW_METRIC(CELLS, "spillway_cells", GAUGE, "cells", "what", \
     "Flag cells of the segment, all and busy. [segment]") \
 SPW_METRIC(ATTACHED, "spillway_attached_processes", GAUGE, "processes", "", \
-    "Processes attached to the segment, the sidecar included. [segment]") \
+    "Checkout processes attached to the segment. [segment]") \
 SPW_METRIC(RATES, "spillway_rate_records", GAUGE, "records", "what", \
     "Records of the rate table and learned rates, in use and capacity. [segment]") \
 SPW_METRIC(RATES_LEARNED, "spillway_rate_learned_total", COUNTER, "records", "what", \

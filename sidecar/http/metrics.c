@@ -171,11 +171,36 @@ static void burst(const struct scrape *s, const char *account, const struct spw_
     PUT(BURST, (double)a->limit.pod_burst_count, account);
 }
 
+/* What decisions obey. */
+static const char *obeyed_state(const struct spw_breaker_view *b)
+{
+    if (b->forced[0])
+        return strcmp(b->forced, "open") == 0 ? "open" : "closed";
+    return b->state;
+}
+
 static void breaker(const struct scrape *s, const char *account, const struct spw_account_status *a)
 {
     static const char *const name[] = {"closed", "open", "half-open"};
+    const char *obeyed = obeyed_state(&a->breaker);
     for (uint32_t i = 0; i < 3; i++)
-        PUT(BREAKER, (double)(strcmp(a->breaker.state, name[i]) == 0), account, name[i]);
+        PUT(BREAKER, (double)(strcmp(obeyed, name[i]) == 0), account, name[i]);
+}
+
+static void breaker_switch(const struct scrape *s, const char *account, const struct spw_account_status *a)
+{
+    static const char *const name[] = {"open", "closed", "disabled", "observe"};
+    for (uint32_t i = 0; i < 4; i++)
+        PUT(BREAKER_SWITCH, (double)(strcmp(a->breaker.forced, name[i]) == 0), account, name[i]);
+}
+
+/* Without calls a breaker's word stays open after its time, which keeps nobody from calling. */
+static void breaker_open(const struct scrape *s, const char *account, const struct spw_account_status *a)
+{
+    double left_s = (double)a->breaker.open_for_ms / 1000;
+    if (a->breaker.forced[0])
+        left_s = strcmp(a->breaker.forced, "open") == 0 ? (double)INFINITY : 0;
+    PUT(BREAKER_OPEN, left_s, account);
 }
 
 static void trips(const struct scrape *s, const char *account, const struct spw_account_status *a)
@@ -224,12 +249,21 @@ static void accounts(const struct scrape *s)
     by_limiter(s, SPW_METRIC_LIMITER_TOKENS);
     by_limiter(s, SPW_METRIC_SWITCH);
     by_account(s, SPW_METRIC_BREAKER, breaker);
+    by_account(s, SPW_METRIC_BREAKER_SWITCH, breaker_switch);
+    by_account(s, SPW_METRIC_BREAKER_OPEN, breaker_open);
     by_account(s, SPW_METRIC_TRIPS, trips);
     by_account(s, SPW_METRIC_GATE, gate);
     by_account(s, SPW_METRIC_HEALED, healed);
 }
 
 /* ---- the ledger ---- */
+
+/* 0: never, or in the future by a clock that was set. */
+static double seconds_since(int64_t unix_ms)
+{
+    int64_t age_ms = unix_ms ? spw_wall_ms() - unix_ms : 0;
+    return age_ms > 0 ? (double)age_ms / 1000 : 0.0;
+}
 
 /* The configured accounts, and one more for orders whose account is not known: as many series whatever is ordered. */
 static void placed_of(const struct scrape *s, const char *account)
@@ -251,7 +285,7 @@ static void orders(const struct scrape *s)
 {
     const struct spw_store_counts *c = &s->ledger;
     BEGIN(ORDERS);
-    PUT(ORDERS, (double)c->orders_placed_count, "placed");
+    PUT(ORDERS, (double)(c->orders_placed_count - c->orders_cancelled_count), "placed");
     PUT(ORDERS, (double)c->orders_cancelled_count, "cancelled");
     BEGIN(PLACED_ORDERS);
     for (uint32_t i = 0; i < s->from->conf->accounts_count; i++)
@@ -295,12 +329,10 @@ static void reconciliation(const struct scrape *s)
 {
     static const char *const kind[SPW_VARIANCE_KINDS] = {"rounding", "rate", "base", "nexus"};
     const struct spw_store_counts *c = &s->ledger;
-    int64_t oldest_ms =
-        s->watched.oldest_pending_unix_ms ? spw_wall_ms() - s->watched.oldest_pending_unix_ms : 0;
     BEGIN(RECONCILE);
     for (uint32_t i = 1; i < SPW_RECONCILE_STATES; i++)
         PUT(RECONCILE, (double)c->by_reconcile[i], spw_reconcile_state_name(i));
-    PUT_ONE(OLDEST, oldest_ms > 0 ? (double)oldest_ms / 1000 : 0.0);
+    PUT_ONE(OLDEST, seconds_since(s->watched.oldest_pending_unix_ms));
     reconcile_family(s, SPW_METRIC_BACKLOG);
     reconcile_family(s, SPW_METRIC_LATE);
     reconcile_family(s, SPW_METRIC_FORECAST);
@@ -334,6 +366,7 @@ static void ledger(const struct scrape *s)
     for (uint32_t i = 0; i < SPW_FLAG_STATES; i++)
         PUT(FLAGS, (double)c->by_state[i], spw_flag_state_name(i));
     PUT_ONE(ONLY_IN_POD, (double)c->unacknowledged_count);
+    PUT_ONE(ONLY_IN_POD_AGE, seconds_since(s->watched.oldest_unacknowledged_unix_ms));
     reconciliation(s);
     PUT_ONE(ORPHANS, (double)c->orphans_count);
     PUT_ONE(STUCK, (double)c->stuck_count);

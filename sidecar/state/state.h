@@ -267,7 +267,7 @@ struct spw_state_status {
     char origin[128];
     uint64_t generation;
     uint32_t accounts_count;
-    uint32_t attached_count; /* live slots */
+    uint32_t attached_count; /* live slots, the sidecar's own left out */
     uint32_t slots_count;
     uint32_t cells_count;
     uint32_t cells_busy_count;

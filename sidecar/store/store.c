@@ -446,6 +446,7 @@ static void watch(struct spw_store *store)
 {
     struct spw_store_watched counts = store->placed.counts;
     counts.oldest_pending_unix_ms = store->upkeep.oldest_pending_unix_ms;
+    counts.oldest_unacknowledged_unix_ms = store->upkeep.oldest_unacknowledged_unix_ms;
     if (spw_placed_count(&store->placed, &store->ledger, store->maps[0].map, &counts) != SQLITE_OK)
         return;
     pthread_mutex_lock(&store->mutex);

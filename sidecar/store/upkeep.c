@@ -104,6 +104,19 @@ static int count_stuck(struct spw_upkeep *upkeep, struct spw_batch *batch)
     return rc;
 }
 
+/* Changes are numbered in the order of their time. */
+static int find_unacknowledged(struct spw_upkeep *upkeep, struct spw_batch *batch)
+{
+    static const char oldest[] = "SELECT ifnull((SELECT changed_unix_ms FROM flags WHERE sequence>?1 AND"
+                                 " change>?2 ORDER BY change LIMIT 1), 0)";
+    uint64_t found[2] = {0};
+    int rc =
+        ask(batch, SPW_STATEMENT_OLDEST_UNACKNOWLEDGED, oldest, (int64_t)batch->counts.acknowledged_sequence,
+            (int64_t)batch->counts.acknowledged_change, found);
+    upkeep->oldest_unacknowledged_unix_ms = (int64_t)found[0];
+    return rc == SQLITE_OK ? spw_count_unacknowledged(batch) : rc;
+}
+
 static int watch_share(const struct spw_upkeep *upkeep, struct spw_batch *batch)
 {
     static const char window[] =
@@ -216,7 +229,7 @@ int spw_upkeep_run(struct spw_upkeep *upkeep, struct spw_batch *batch, int64_t n
     if (rc == SQLITE_OK)
         rc = forget_addresses(upkeep, batch, more);
     if (rc == SQLITE_OK)
-        rc = spw_count_unacknowledged(batch);
+        rc = find_unacknowledged(upkeep, batch);
     if (rc == SQLITE_OK)
         rc = forget_rows(upkeep, batch, more);
     if (rc == SQLITE_OK)

@@ -14,7 +14,8 @@ struct spw_upkeep {
     uint64_t checked_change; /* rows changed since are looked at for orphans */
     int64_t whole_at_ms;     /* CLOCK_MONOTONIC: the next look at all of them */
     bool alert_on;
-    int64_t oldest_pending_unix_ms; /* found at the last turn */
+    int64_t oldest_pending_unix_ms; /* found at the last turn, and the next */
+    int64_t oldest_unacknowledged_unix_ms;
 };
 
 void spw_upkeep_init(struct spw_upkeep *upkeep, const struct spw_store_care *care);

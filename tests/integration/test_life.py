@@ -248,7 +248,7 @@ def test_sigterm_lets_quotes_in_flight_finish(place, backend):
     sidecar.wait_log("drain: signal 15: finishing 5 quotes")
     assert sidecar.admin("/readyz").status == 503
     assert sidecar.admin("/healthz").status == 200
-    assert sidecar.metric("spillway_orders_total", event="placed") == 0
+    assert sidecar.metric("spillway_orders", state="placed") == 0
     with pytest.raises(OSError):
         sidecar.quote()
     for thread, results in callers:

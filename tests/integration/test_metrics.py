@@ -40,6 +40,15 @@ def promtool(*words, text=None):
                           timeout=WATCHDOG_S)
 
 
+def assert_bound(samples, accounts, limiters=0):
+    """As many series as docs/metrics.md says, and not many less."""
+    page = " ".join((ROOT / "docs/metrics.md").read_text().split())
+    of = [int(n) for n in re.search(r"at most (\d+) of a sidecar, (\d+) of each account, (\d+) of each limiter", page).groups()]
+    sources = sum(name == "spillway_rate_age_seconds" for name, _ in samples)
+    bound = of[0] + of[1] * accounts + of[2] * limiters + sources
+    assert bound - 20 < len(samples) <= bound
+
+
 def test_every_family_of_the_table_is_there_and_no_other(place):
     mock = place.mock()
     mock.script({"headers": {"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "90", "X-RateLimit-Reset": "1"}})
@@ -55,6 +64,7 @@ def test_every_family_of_the_table_is_there_and_no_other(place):
         shown[name] = tuple(sorted(label for label, _ in labels if label != "le"))
     # Those of a rate refresh need an account whose provider publishes rates: test_refresh.py.
     assert shown == {name: labels for name, labels in table().items() if not name.startswith("spillway_rate_refresh")}
+    assert_bound(samples, accounts=1, limiters=1)
     checked = promtool("check", "metrics", text=text)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
@@ -88,11 +98,11 @@ def test_callers_and_destinations_leave_the_series_alone(place):
             mock.script({"status": 500})
     connection.close()
     assert placed["live"] > 0 < placed["fallback"], placed
-    until(lambda: sidecar.metric("spillway_orders_total", event="placed") == placed.total(), f"the orders: {placed}")
+    until(lambda: sidecar.metric("spillway_orders", state="placed") == placed.total(), f"the orders: {placed}")
     text = sidecar.admin("/metrics").text
     after = parse_metrics(text)[0]
     assert set(after) == set(before)
-    assert len(after) < 320, "the bound for one account that docs/metrics.md gives"
+    assert_bound(after, accounts=1)
     assert not re.search(r'="[^"]*(\b[cdqo]-\d|Town|98\d\d\d)', text)
     if CALLERS >= 100000:
         assert rss() - half_kb < 1024, "fifty thousand more callers are in no memory"
@@ -120,7 +130,7 @@ def test_orders_count_by_account_decision_and_type(place):
     # Told again, and cancelled: it was placed once.
     assert sidecar.order(live[0]["quote_id"], "o-0", live[0]["tax"]).status == 202
     assert sidecar.post("/spillway/v1/orders/o-0/cancel").status == 202
-    until(lambda: sidecar.metric("spillway_orders_total", event="cancelled") == 1, "the cancellation")
+    until(lambda: sidecar.metric("spillway_orders", state="cancelled") == 1, "the cancellation")
     assert placed("main") == 2
     assert sidecar.metric("spillway_fallback_matches_total", account="main", match="zip5") == 1
 
@@ -137,10 +147,47 @@ def test_what_waits_to_be_reconciled_has_an_age(place):
     assert sidecar.metric("spillway_rate_age_warn_seconds") == 45 * 86400
 
 
+def test_flags_in_one_pod_only_have_an_age_that_an_export_ends(place):
+    mock = place.mock()
+    mock.script({"status": 500})
+    sidecar = place.sidecar(mock)
+
+    def age():
+        return sidecar.metric("spillway_oldest_only_in_pod_seconds")
+    assert age() == 0
+    sidecar.quote()
+    first = until(age, "the flag's age")
+    sidecar.quote()
+    until(lambda: sidecar.metric("spillway_flags_only_in_pod") == 2, "the second flag")
+    until(lambda: age() > first, "it is the first one's")
+    sidecar.ctl("flags", "export", "--out", place.directory / "flags.jsonl", "--ack", "nightly")
+    until(lambda: age() == 0, "the export")
+
+
+def test_a_breaker_that_is_overruled_shows_what_calls_obey(place):
+    mock = place.mock()
+    sidecar = place.sidecar(mock, {"breaker": {"cooldown": "1h"}})
+
+    def shown():
+        switches = [name for name in ("open", "closed", "disabled", "observe")
+                    if sidecar.metric("spillway_breaker_switch", account="main", switch=name)]
+        return sidecar.breaker(), switches, sidecar.metric("spillway_breaker_open_seconds", account="main")
+    assert shown() == ("closed", [], 0)
+    sidecar.ctl("breaker", "open", "main")
+    assert shown() == ("open", ["open"], float("inf"))
+    assert sidecar.quote().json["fallback"]["cause"] == "breaker-forced"
+    sidecar.ctl("breaker", "auto", "main")
+    sidecar.ctl("breaker", "trip", "main")
+    state, switches, left_s = shown()
+    assert (state, switches) == ("open", []) and 0 < left_s <= 3600
+    sidecar.ctl("breaker", "observe", "main")
+    assert shown() == ("closed", ["observe"], 0)
+
+
 # ---- alerts and dashboard ----
 
 def test_each_alert_fires_and_does_not_fire():
-    checked = promtool("check", "rules", RULES)
+    checked = promtool("check", "rules", "--lint-fatal", RULES)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     tested = promtool("test", "rules", ROOT / "tests/data/rules/rules_test.yaml")
     assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -177,7 +177,7 @@ def test_a_commit_of_a_live_cart_is_passed(place, backend):
     assert sidecar.sdk("POST", TAX + "/carts", cart("cart-1")).status == 200
     assert convert(sidecar, "cart-1", "o-1").status == 201
     assert mock.tax("GET", "orders/o-1")[0] == 200
-    until(lambda: sidecar.metric("spillway_orders_total", event="placed") == 1, "the order in the ledger")
+    until(lambda: sidecar.metric("spillway_orders", state="placed") == 1, "the order in the ledger")
     assert sidecar.flags() == []
 
 

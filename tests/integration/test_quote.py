@@ -336,11 +336,11 @@ def test_orders_are_idempotent_and_can_be_cancelled(place, backend):
     assert flag["flag_id"] == flag_id and len(sidecar.flags()) == 1
     assert flag["order"]["order_id"] == "100048213" and flag["order"]["tax_collected"]["amount"] == "6.71"
     assert int(flag["order"]["placed_unix_ms"]) == 1764324900000
-    assert sidecar.metric("spillway_orders_total", event="placed") == 1
+    assert sidecar.metric("spillway_orders", state="placed") == 1
     for _ in range(2):
         assert sidecar.post("/spillway/v1/orders/100048213/cancel").status == 202
     until(lambda: sidecar.flag(flag_id)["state"] == "cancelled", "the cancelling")
-    assert sidecar.metric("spillway_orders_total", event="cancelled") == 1
+    assert sidecar.metric("spillway_orders", state="cancelled") == 1
 
 
 @pytest.mark.parametrize("change, place_of_it", [
@@ -369,7 +369,7 @@ def test_a_bad_order_is_refused_with_its_place(bad_door, change, place_of_it):
 def test_a_bad_order_in_the_path_is_refused(bad_door, order):
     answer = bad_door[0].post(f"/spillway/v1/orders/{order.replace(' ', '%20')}/cancel")
     assert answer.status in (400, 404), answer
-    assert bad_door[0].metric("spillway_orders_total", event="cancelled") == 0
+    assert bad_door[0].metric("spillway_orders", state="cancelled") == 0
 
 
 def test_many_at_once_are_each_answered_their_own(place, backend):

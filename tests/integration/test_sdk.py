@@ -96,7 +96,7 @@ def test_avatax(shop):
 @by("avatax.js")
 def test_an_avatax_invoice_is_a_sale_at_once(shop):
     assert shop("invoice", "inv-1")["ok"]["status"] == "Saved"
-    until(lambda: shop.sidecar.metric("spillway_orders_total", event="placed") == 1, "the live order")
+    until(lambda: shop.sidecar.metric("spillway_orders", state="placed") == 1, "the live order")
     shop.far.mode = 503
     fell = shop("invoice", "inv-2")["ok"]
     assert fell["totalTax"] == 3.68 and fell["type"] == "SalesInvoice" and fell["status"] == "Temporary"
