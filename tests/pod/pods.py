@@ -33,21 +33,12 @@ RATES = b"""State,ZipCode,TaxRegionName,TaxRegionCode,CombinedRate,StateRate,Cou
 WA,98110,BAINBRIDGE ISLAND,WABI,0.092000,0.065000,0,0.027000,0
 """
 
-# Settings that work in a virtual machine with cgroups of both kinds and without CAP_SYS_RESOURCE, too.
-CONTAINERS_CONF = """\
-[containers]
-default_ulimits = []
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
-
 
 def missing():
     """Why the machine cannot run a pod; None: it can try."""
     if os.geteuid() != 0:
         return "not root"
-    for tool, package in (("podman", "podman"), ("nsenter", "util-linux"), ("curl", "curl")):
+    for tool, package in (("podman", "podman"), ("runc", "runc"), ("nsenter", "util-linux"), ("curl", "curl")):
         if not shutil.which(tool):
             return f"{tool} is not on PATH; scripts/bootstrap installs {package}"
     if HELM is None:
@@ -76,13 +67,6 @@ def until(what, condition):
             return value
         time.sleep(0.05)
     raise AssertionError(f"never came: {what}")
-
-
-def use_settings(directory):
-    text = CONTAINERS_CONF + ('runtime = "runc"\n' if shutil.which("runc") else "")
-    path = pathlib.Path(directory) / "containers.conf"
-    path.write_text(text)
-    os.environ["CONTAINERS_CONF"] = str(path)
 
 
 def build_images():
