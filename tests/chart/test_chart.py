@@ -10,7 +10,7 @@ import tempfile
 import pytest
 import yaml
 
-from conftest import CHART, ROOT, SCENARIOS, HelmError, config_of, helm, needs_helm, pod_of, render, template
+from conftest import CHART, KUBE_VERSION, ROOT, SCENARIOS, HelmError, config_of, helm, needs_helm, pod_of, render, template
 
 pytestmark = needs_helm
 
@@ -153,16 +153,21 @@ def segment_bytes(config):
 
 
 # Memory-backed pages are charged to the sidecar, which touches them first; old and new exist side by side in a swap.
-@pytest.mark.parametrize("values", [DEMO, LARGE], ids=lambda p: p.stem)
-def test_memory_holds_process_and_segment_twice(values):
-    documents = render("-f", values)
+@pytest.mark.parametrize("values, counts", [
+    (DEMO, {}), (LARGE, {}), (DEMO, {"slots": 8, "cells": 64, "rate_records": 1024}),
+    # Twice each file is just more than whole MiB hold.
+    (DEMO, {"slots": 256, "cells": 230, "rate_records": 1120}),
+], ids=str)
+def test_memory_holds_process_and_segment_twice(values, counts):
+    documents = render("-f", values, *[f"--set=config.segment.{key}={count}" for key, count in counts.items()])
     pod = pod_of(documents, "shop-spillway-demo")
     pub_bytes, rw_bytes = segment_bytes(config_of(documents))
     volumes = volumes_of(pod)
     sizes = {name: volumes[name]["emptyDir"] for name in ("spillway-pub", "spillway-rw")}
     assert all(size["medium"] == "Memory" for size in sizes.values())
-    assert mebibytes(sizes["spillway-pub"]["sizeLimit"]) * MIB >= 2 * pub_bytes
-    assert mebibytes(sizes["spillway-rw"]["sizeLimit"]) * MIB >= 2 * rw_bytes
+    # Both files twice, and room for sockets and token beside them.
+    assert (mebibytes(sizes["spillway-pub"]["sizeLimit"]) - 1) * MIB >= 2 * pub_bytes
+    assert (mebibytes(sizes["spillway-rw"]["sizeLimit"]) - 1) * MIB >= 2 * rw_bytes
     resources = sidecar_of(pod)["resources"]
     limit = mebibytes(resources["limits"]["memory"])
     assert limit == 96 + sum(mebibytes(size["sizeLimit"]) for size in sizes.values())
@@ -227,7 +232,11 @@ def test_store_kinds():
     (["sink.volume.nfs.server=a", "config.store.sink.file=/b"], "config.store.sink.file is the chart's"),
     (["networkPolicy.enabled=true", "demo.enabled=false"], "networkPolicy.podSelector is empty"),
     (["monitoring.podMonitor.enabled=true", "demo.enabled=false"], "monitoring.podMonitor.podSelector is empty"),
-    (["existingConfigMap.name=a"], "demo.enabled needs config"),
+    (["existingConfigMap.name=a"], "config.accounts is not read where existingConfigMap.name (a) is given"),
+    (["config.drain=1m"], "(config.drain 1m): give at least 90"),
+    (["config.listen.quote=127.0.0.1:9090"], "config.listen.admin and config.listen.quote have the same port 9090"),
+    ([f"{ACCOUNT}.listen=127.0.0.1:8390"], f"{ACCOUNT}.listen and config.listen.quote have the same port 8390"),
+    (["config.listen.control=127.0.0.1:65536"], "config.listen.control has port 65536, and ports end at 65535"),
 ], ids=lambda v: v[0] if isinstance(v, list) else None)
 def test_contradictions_are_refused_with_a_sentence(sets, sentence):
     with pytest.raises(HelmError, match=re.escape(sentence)):
@@ -254,6 +263,12 @@ def test_contradictions_are_refused_with_a_sentence(sets, sentence):
     (f"{ACCOUNT}.rate_headers.reset_unit=weeks", f"/{ACCOUNT.replace('.', '/')}/rate_headers/reset_unit"),
     ("config.listen.quote=0.0.0.0:8390", "/config/listen/quote"),
     ("config.listen.admin=127.0.0.1:9090", "/config/listen/admin"),
+    (f"{ACCOUNT}.listen=0.0.0.0:8391", f"/{ACCOUNT.replace('.', '/')}/listen"),
+    ("config.listen.admin=0.0.0.0:0", "/config/listen/admin"),
+    ("config.drain=1h", "/config/drain"),
+    (f"{ACCOUNT}=null", f"/{ACCOUNT.replace('.', '/')}"),
+    ("resources.memoryLimitMi=0", "/resources/memoryLimitMi"),
+    ("nameOverride=tax", "'nameOverride' not allowed"),
     ("config.segment.cells=63", "/config/segment/cells"),
     ("terminationGracePeriodSeconds=59", "/terminationGracePeriodSeconds"),
     ("rates.fetch.url=http://rates.example/a", "/rates/fetch/url"),
@@ -280,6 +295,23 @@ def test_both_parts_of_a_credential_have_to_be_mounted(tmp_path):
     path.write_text(yaml.safe_dump(values))
     with pytest.raises(HelmError, match="account avalara reads /etc/spillway/secrets/p, which nothing mounts"):
         template("-f", path)
+
+
+# helm reads YAML 1.1, in which on and off are true and false; the sidecar knows the words.
+def test_on_and_off_arrive_as_words(tmp_path):
+    values = tmp_path / "values.yaml"
+    values.write_text("config: {reconcile: {filing: on}, accounts: {taxcloud-main: {limit: {mode: off},"
+                      " limiters: [{name: a, rate: 50/s, mode: off}, {name: b, rate: 50/s}]}}}\n")
+    config = config_of(render("-f", DEMO, "-f", values))
+    assert config["reconcile"] == {"filing": "on"}
+    account = config["accounts"]["taxcloud-main"]
+    assert account["limit"]["mode"] == "off"
+    assert [limiter.get("mode") for limiter in account["limiters"]] == ["off", None]
+
+
+def test_a_demo_of_a_configuration_that_is_not_seen_is_refused():
+    with pytest.raises(HelmError, match="demo.enabled needs config"):
+        template("-f", EXISTING, "--set", "demo.enabled=true", "--set", "replicaCount=1")
 
 
 def test_no_account_is_refused():
@@ -317,6 +349,9 @@ def test_notes_show_memory_and_share(tmp_path):
     assert "WARNING" not in notes_of(LIBRARY)  # external: the volume is the user's own
     assert "key production.yaml of ConfigMap shop-spillway" in notes_of(EXISTING)
     assert re.search(r"= \d+ MiB; limit 512 MiB", notes_of(EXISTING))
+    for line in ("fallback.rates_dir: /var/lib/spillway-rates", "store.sink.file: /var/lib/spillway-sink",
+                 "accounts.NAME.proxy_credentials_file: /etc/spillway/secrets/egress-proxy"):
+        assert f"\n  {line}\n" in notes_of(EXISTING) + "\n"
 
 
 def test_own_configuration_is_taken_as_it_is():
@@ -365,9 +400,11 @@ def test_the_rate_job_replaces_the_table_whole_or_not_at_all(tmp_path, sha256, c
     rates.mkdir()
     tools.mkdir()
     (rates / "zip5-2020-01-01.csv.gz").write_text("old")
+    (rates / "lost+found").mkdir()  # a disk has one
     (tools / "curl").write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nprintf %s "$3" >"$2"\n')
     (tools / "curl").chmod(0o755)
-    env = {e["name"]: e["value"] for e in container["env"]}
+    env = {e["name"]: e["value"] for e in container["env"] if "value" in e}
+    assert {"name": "PROXY_USER", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "credentials"}}} in container["env"]
     env |= {"RATES_DIR": str(rates), "RATES_SHA256": sha256, "PATH": f"{tools}:{os.environ['PATH']}"}
     done = subprocess.run([*container["command"], container["args"][0]], env=env, capture_output=True, text=True)
     assert (done.returncode != 0) == (code != 0), done.stderr
@@ -428,6 +465,61 @@ def test_pod_monitor():
     assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
 
 
+# A pod that is found by annotation and by monitor would be counted twice.
+def test_a_pod_is_scraped_once():
+    def annotations(*args):
+        pod = render("-f", DEMO, *args)["Deployment", "shop-spillway-demo"]["spec"]["template"]["metadata"]
+        return pod["annotations"] or {}
+    assert annotations()["prometheus.io/scrape"] == "true"
+    assert "prometheus.io/scrape" not in annotations("--set", "monitoring.podMonitor.enabled=true")
+
+
+def test_two_releases_and_long_names_stand_beside_each_other():
+    def names(release):
+        documents = yaml.safe_load_all(helm("template", release, CHART, "--kube-version", KUBE_VERSION, "-f", FETCH))
+        return {d["kind"]: d["metadata"]["name"] for d in documents if d}
+    one, other, long = names("one"), names("other"), names("a" * 53)
+    assert not set(one.values()) & set(other.values())
+    # Kubernetes' own bounds: an object's labels hold 63, and a CronJob leaves eleven of them to its jobs.
+    assert len(long["CronJob"]) <= 52 and len(long["Deployment"]) <= 63
+
+
+def test_older_kubernetes_is_refused_and_vendors_versions_are_not():
+    def version(text):
+        return helm("template", "shop", CHART, "--kube-version", text, "-f", DEMO)
+    with pytest.raises(HelmError, match="incompatible with Kubernetes v1.28.9"):
+        version("v1.28.9")
+    assert "restartPolicy: Always" in version("v1.29.4-eks-036c24b") + version("v1.30.1-gke.1156000")
+
+
+def pods_of(documents):
+    for document in documents.values():
+        spec = document.get("spec", {})
+        if document["kind"] == "CronJob":
+            spec = spec["jobTemplate"]["spec"]
+        if document["kind"] == "Pod" or "template" in spec:
+            yield spec if document["kind"] == "Pod" else spec["template"]["spec"]
+
+
+# Pod Security Standard "restricted", as Kubernetes has it.
+@pytest.mark.parametrize("values", [DEMO, LARGE, FETCH], ids=lambda p: p.stem)
+def test_every_pod_is_restricted(values):
+    pods = list(pods_of(render("-f", values)))
+    assert pods
+    for pod in pods:
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        for container in pod.get("initContainers", []) + pod["containers"]:
+            context = container["securityContext"]
+            assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
+            assert context["allowPrivilegeEscalation"] is False and context["capabilities"] == {"drop": ["ALL"]}
+            assert context["seccompProfile"]["type"] in ("RuntimeDefault", "Localhost")
+            assert context["readOnlyRootFilesystem"] is True
+            assert not any("hostPort" in port for port in container.get("ports", []))
+        kinds = {kind for volume in pod["volumes"] for kind in volume.keys() - {"name"}}
+        # An nfs volume is what FETCH asks for, and no restricted namespace takes it.
+        assert kinds - {"nfs"} <= {"configMap", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected"}
+
+
 def test_alerts_and_dashboard_are_the_files_word_for_word():
     documents = render("-f", OBSERVED)
     rule = documents["PrometheusRule", "shop-spillway"]
@@ -479,13 +571,18 @@ def test_golden(values):
     assert text == golden.read_text(), "look at the difference; SPW_UPDATE_GOLDEN=1 takes it over"
 
 
+def unique(pairs):
+    assert len(dict(pairs)) == len(pairs), "a key stands twice"
+    return dict(pairs)
+
+
 # The schema repeats the sidecar's, so that a mistake is told before a pod is made. The two must not drift apart.
 def test_schema_knows_the_keys_of_the_configuration():
     given_by_chart = {"SegmentConfig": {"pub_dir", "rw_dir", "gid"}, "StoreConfig": {"file"},
                       "CredentialsConfig": {"api_key_env", "username_env", "password_env"}}
     proto = re.sub(r"//.*", "", (ROOT / "proto/spillway/v1/config.proto").read_text())
     proto = re.sub(r"enum \w+ \{[^}]*\}", "", proto)
-    schema = json.loads((CHART / "values.schema.json").read_text())["definitions"]
+    schema = json.loads((CHART / "values.schema.json").read_text(), object_pairs_hook=unique)["definitions"]
     messages = dict(re.findall(r"message (\w+) \{([^}]*)\}", proto))
     assert "Config" in messages and "AccountConfig" in messages
     for message, body in messages.items():

@@ -20,9 +20,12 @@ number printed directly would come out as 1e+06.
 {{- define "spillway.config" -}}
 {{- include "spillway.checkConfig" . -}}
 {{- $config := deepCopy .Values.config -}}
+{{- /* helm reads YAML 1.1, in which on and off are true and false. */ -}}
+{{- with $config.reconcile }}{{- if kindIs "bool" .filing }}{{- $_ := set . "filing" (ternary "on" "off" .filing) }}{{- end }}{{- end -}}
 {{- $pods := include "spillway.podCount" . -}}
 {{- $proxy := .Values.egressProxy -}}
 {{- range $name, $account := $config.accounts -}}
+{{- range prepend ($account.limiters | default list) $account.limit }}{{- if kindIs "bool" .mode }}{{- $_ := set . "mode" "off" }}{{- end }}{{- end -}}
 {{- if not $account.limit.pods -}}
 {{- if not $pods -}}
 {{- fail (printf "spillway: nothing says how many pods share the limit of account %s: set replicaCount (or autoscaling.maxReplicas) to the most pods that may run at a time, or config.accounts.%s.limit.pods" $name $name) -}}
@@ -50,6 +53,19 @@ number printed directly would come out as 1e+06.
 {{- if not .Values.config.accounts -}}
 {{- fail "spillway: config.accounts is empty: name at least one account (README.md shows one), or give existingConfigMap.name" -}}
 {{- end -}}
+{{- $doors := dict "listen.admin" (dig "listen" "admin" "" .Values.config) "listen.quote" (dig "listen" "quote" "" .Values.config) "listen.control" (dig "listen" "control" "" .Values.config) -}}
+{{- range $name, $account := .Values.config.accounts }}{{- $_ := set $doors (printf "accounts.%s.listen" $name) $account.listen }}{{- end -}}
+{{- $ports := dict -}}
+{{- range $door, $address := $doors }}{{- with $address -}}
+{{- $port := splitList ":" . | last -}}
+{{- if gt (int $port) 65535 -}}
+{{- fail (printf "spillway: config.%s has port %s, and ports end at 65535" $door $port) -}}
+{{- end -}}
+{{- if hasKey $ports $port -}}
+{{- fail (printf "spillway: config.%s and config.%s have the same port %s: give each its own" (get $ports $port) $door $port) -}}
+{{- end -}}
+{{- $_ := set $ports $port $door -}}
+{{- end }}{{- end -}}
 {{- $mounted := dict -}}
 {{- range concat .Values.credentials .Values.files -}}
 {{- if hasKey $mounted .mountPath -}}
@@ -86,6 +102,9 @@ number printed directly would come out as 1e+06.
 
 {{/* The same for what is in the pod, whoever wrote the configuration. */}}
 {{- define "spillway.checkPod" -}}
+{{- if and .Values.existingConfigMap.name .Values.config.accounts -}}
+{{- fail (printf "spillway: config.accounts is not read where existingConfigMap.name (%s) is given: leave one of the two out" .Values.existingConfigMap.name) -}}
+{{- end -}}
 {{- if and (has (dig "loop" "backend" "auto" .Values.config) (list "io_uring" "io-uring")) (eq .Values.seccompProfile.type "RuntimeDefault") -}}
 {{- fail "spillway: config.loop.backend is io_uring, which seccompProfile RuntimeDefault forbids: use auto, or a Localhost profile that allows io_uring" -}}
 {{- end -}}
@@ -113,7 +132,7 @@ number printed directly would come out as 1e+06.
 {{- end -}}
 {{- $drain := dig "drain" "10s" .Values.config -}}
 {{- $drainS := int64 (regexFind "^[0-9]+" $drain) -}}
-{{- if hasSuffix "ms" $drain }}{{- $drainS = div $drainS 1000 }}{{- else if regexMatch "m(in)?$" $drain }}{{- $drainS = mul $drainS 60 }}{{- end -}}
+{{- if hasSuffix "ms" $drain }}{{- $drainS = div $drainS 1000 }}{{- else if not (hasSuffix "s" $drain) }}{{- $drainS = mul $drainS 60 }}{{- end -}}
 {{- if lt (int64 .Values.terminationGracePeriodSeconds) (add $drainS 30) -}}
 {{- fail (printf "spillway: terminationGracePeriodSeconds %d leaves no room for the app to end before the sidecar drains (config.drain %s): give at least %d" (int64 .Values.terminationGracePeriodSeconds) $drain (add $drainS 30)) -}}
 {{- end -}}

@@ -94,10 +94,10 @@ command: [/bin/sh, -euc]
 args:
   - |
     file=$(date -u +"$RATES_FILE")
-    curl -fsSL --proto '=https' --retry 5 --retry-all-errors --max-time 300 -o "$RATES_DIR/.fetched" "$(date -u +"$RATES_URL")"
+    curl -fsSL ${PROXY_USER:+--proxy-user "$PROXY_USER"} --proto '=https' --retry 5 --retry-all-errors --max-time 300 -o "$RATES_DIR/.fetched" "$(date -u +"$RATES_URL")"
     [ -z "$RATES_SHA256" ] || echo "$RATES_SHA256  $RATES_DIR/.fetched" | sha256sum -c -
     mv "$RATES_DIR/.fetched" "$RATES_DIR/$file"
-    for old in "$RATES_DIR"/*; do [ "$old" = "$RATES_DIR/$file" ] || rm -f "$old"; done
+    for old in "$RATES_DIR"/*.csv "$RATES_DIR"/*.csv.gz; do [ "$old" = "$RATES_DIR/$file" ] || rm -f "$old"; done
 env:
   - {name: RATES_URL, value: {{ .Values.rates.fetch.url | quote }}}
   - {name: RATES_FILE, value: {{ .Values.rates.fetch.file | quote }}}
@@ -105,6 +105,9 @@ env:
   - {name: RATES_DIR, value: {{ include "spillway.ratesDir" . }}}
   {{- with .Values.egressProxy.url }}
   - {name: https_proxy, value: {{ . | quote }}}
+  {{- with $.Values.egressProxy.secretName }}
+  - {name: PROXY_USER, valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $.Values.egressProxy.key | quote }}}}}
+  {{- end }}
   {{- end }}
 securityContext:
   {{- include "spillway.containerSecurity" . | nindent 2 }}
@@ -209,7 +212,10 @@ supplementalGroups: [{{ int64 .Values.sharedGid }}]
 {{- if and .Values.rollOnConfigChange (not .Values.existingConfigMap.name) -}}
 checksum/spillway-config: {{ include "spillway.config" . | sha256sum }}
 {{ end -}}
+{{- /* What is scraped twice is counted twice. */ -}}
+{{- if not .Values.monitoring.podMonitor.enabled -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ include "spillway.adminPort" . | quote }}
 prometheus.io/path: /metrics
+{{- end }}
 {{- end }}

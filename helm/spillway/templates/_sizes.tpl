@@ -4,14 +4,14 @@ only place that knows: `spillwayd --config FILE --print-segment-bytes` prints th
 never give less.
 */}}
 
-{{/* pub: 128 KiB of header, accounts, limiters and policy; two halves of rate records (64 bytes each) and of index words
+{{/* pub: 320 KiB of header, accounts, limiters and policy; two halves of rate records (64 bytes each) and of index words
 (8 bytes each, a power of two of at least two words for each record); learned rates (64 bytes each, at most one for eight
 records, at least 128). */}}
 {{- define "spillway.pubBytes" -}}
 {{- $records := dig "segment" "rate_records" 65536 .Values.config | int64 -}}
 {{- $words := 1024 -}}
 {{- range until 20 }}{{- if lt (int64 $words) (mul 2 $records) }}{{- $words = mul 2 $words }}{{- end }}{{- end -}}
-{{- add 139264 (mul 136 $records) (mul 16 $words) -}}
+{{- add 327680 (mul 136 $records) (mul 16 $words) -}}
 {{- end }}
 
 {{/* rw: 64 KiB of header, limiter words and permits; 2,056 bytes for each flag cell, 2,176 for each process slot. */}}
