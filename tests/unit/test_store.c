@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <pthread.h>
 
+#include "sidecar/store/schema.h"
+
 static int set_up(void **state)
 {
     return kit_set_up_cells(state, 256);
@@ -60,7 +62,7 @@ static void finance_reads_words_and_numbers(void **state)
     assert_int_equal(
         2 * 993, kit_number(kit, "SELECT sum(tax_minor) FROM flags JOIN names ON noun='type' AND code=type"
                                  " WHERE name='rate-limit-proactive' AND account='main' AND state='WA'"));
-    assert_int_equal(2, kit_number(kit, "PRAGMA user_version"));
+    assert_int_equal(SPW_SCHEMA_VERSION, kit_number(kit, "PRAGMA user_version"));
 }
 
 static void a_second_copy_is_dropped(void **state)
