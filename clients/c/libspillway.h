@@ -2,7 +2,9 @@
  *
  * Owns: nothing; thin names over spillway.h, with plain types only. Quotes need no library in those languages: they are
  * one HTTP POST to the sidecar. This is for callers that make their own provider calls and want the pod's limits.
- * Threads, fork and cost: as in spillway.h; a handle serves all threads of a process.
+ * Threads, fork and cost: as in spillway.h; a handle serves all threads of a process. NULL where a client, a ticket or a
+ * reservation is expected: nothing is done, and the answer is verdict 4, INVALID, or nothing. decision may be NULL. Buffers
+ * may lie at any address. errno stays as it was through acquire, reserve, confirm, give_up and report.
  */
 #ifndef LIBSPILLWAY_H
 #define LIBSPILLWAY_H
