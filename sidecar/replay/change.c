@@ -158,22 +158,30 @@ static enum spw_status set_breaker(struct spw_state *state, const char *account,
     return status;
 }
 
+/* One after the other; the first that refuses ends it. */
+static enum spw_status change_each(struct spw_state *state, const char *account,
+                                   const struct spw_replay_change *change, bool dry_run, uint64_t now_ns,
+                                   uint64_t *version, struct spw_error *err)
+{
+    bool switches = change->kill >= 0 || change->observe >= 0;
+    enum spw_status status = set_limit(state, account, change, dry_run, now_ns, err);
+    if (!status && change->has_concurrency)
+        status = spw_state_concurrency_set(state, account, change->concurrency_count, dry_run, err);
+    if (!status && switches && !dry_run)
+        status = set_switches(state, account, change, err);
+    return status ? status : set_breaker(state, account, change, dry_run, now_ns, version, err);
+}
+
 enum spw_status spw_replay_change(struct spw_state *state, const char *account,
                                   const struct spw_replay_change *change, uint64_t now_ns, uint64_t *version,
                                   struct spw_error *err)
 {
-    bool switches = change->kill >= 0 || change->observe >= 0;
-    if (!names_limit(change) && !switches && !change->breaker && change->forced < 0 && !change->reset)
+    if (!names_limit(change) && change->kill < 0 && change->observe < 0 && !change->breaker &&
+        change->forced < 0 && !change->reset && !change->has_concurrency)
         return spw_error_set(
             err, SPW_STATUS_INVALID,
-            "set: nothing to change: name rate, burst, pods, kind, breaker, forced, reset, kill "
-            "or observe");
-    enum spw_status status = set_limit(state, account, change, true, now_ns, err);
-    if (!status)
-        status = set_breaker(state, account, change, true, now_ns, version, err);
-    if (!status)
-        status = set_limit(state, account, change, false, now_ns, err);
-    if (!status && switches)
-        status = set_switches(state, account, change, err);
-    return status ? status : set_breaker(state, account, change, false, now_ns, version, err);
+            "set: nothing to change: name rate, burst, pods, kind, concurrency, breaker, forced, reset, "
+            "kill or observe");
+    enum spw_status status = change_each(state, account, change, true, now_ns, version, err);
+    return status ? status : change_each(state, account, change, false, now_ns, version, err);
 }

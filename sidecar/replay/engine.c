@@ -54,6 +54,13 @@ struct spw_replay {
     char id[SPW_REPLAY_ID_BYTES];
 };
 
+/* Where the clocks stand; begun: and the segments are there. */
+struct clock {
+    uint64_t at_ns;
+    int64_t wall_of_0_ms;
+    bool begun;
+};
+
 static uint64_t now_of(const struct spw_replay *r)
 {
     return r->at_ns + r->shift_ns;
@@ -139,6 +146,15 @@ static bool make_accounts(struct spw_replay *r)
     return r->accounts != NULL;
 }
 
+static void close_segments(struct spw_replay *r)
+{
+    for (uint32_t g = 0; r->groups && g < r->groups_count; g++) {
+        spw_state_close(r->groups[g].state, false);
+        r->groups[g].state = NULL;
+    }
+    r->begun = false;
+}
+
 /* The first event: now the segments are made. */
 static enum spw_status begin(struct spw_replay *r, uint64_t at_ns, struct spw_error *err)
 {
@@ -188,8 +204,7 @@ void spw_replay_destroy(struct spw_replay *r)
 {
     if (!r)
         return;
-    for (uint32_t g = 0; r->groups && g < r->groups_count; g++)
-        spw_state_close(r->groups[g].state, false);
+    close_segments(r);
     for (uint32_t i = 0; r->accounts && i < r->conf->accounts_count; i++)
         free(r->accounts[i].refs);
     spw_replay_calls_clean_up(&r->calls);
@@ -521,7 +536,7 @@ static void outcome(struct spw_replay *r, struct account *a, const struct spw_re
     }
     bool timeout = e->timeout || e->status == 0;
     enum spw_answer_kind kind = timeout ? SPW_ANSWER_ERROR : kind_of(a, e);
-    spw_signals_read(spw_answer_outcome(kind), e->status, timeout ? NULL : e->headers,
+    spw_signals_read(spw_answer_outcome(kind, e->status), e->status, timeout ? NULL : e->headers,
                      timeout ? 0 : e->headers_bytes, a->conf,
                      r->wall_of_0_ms + (int64_t)(r->at_ns / NS_PER_MS), now_ns, &signals);
     if (timeout) {
@@ -573,12 +588,31 @@ static enum spw_status check(struct spw_replay *r, const struct spw_replay_event
     return status;
 }
 
+/* What can be wrong with a change is known only when it is tried: the clock goes back to where it was. */
+static enum spw_status set(struct spw_replay *r, const struct account *a, const struct spw_replay_event *e,
+                           const struct clock *before, struct spw_replay_result *out, struct spw_error *err)
+{
+    enum spw_status status =
+        e->change.everywhere
+            ? change_all(r, &e->change, err)
+            : spw_replay_change(a->group->state, a->conf->name, &e->change, now_of(r), &out->version, err);
+    out->verdict = "set";
+    if (!status)
+        return status;
+    r->at_ns = before->at_ns;
+    r->wall_of_0_ms = before->wall_of_0_ms;
+    if (!before->begun)
+        close_segments(r);
+    return status;
+}
+
 enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_event *e, const char *default_id,
                               struct spw_replay_result *out, struct spw_error *err)
 {
     struct account *a;
     struct spw_ref *ref = NULL;
     const char *id = e->has_id ? e->id : default_id;
+    struct clock before = {r->at_ns, r->wall_of_0_ms, r->begun};
     memset(out, 0, sizeof *out);
     out->op = e->op;
     out->forced = "";
@@ -607,10 +641,7 @@ enum spw_status spw_replay_do(struct spw_replay *r, const struct spw_replay_even
         outcome(r, a, e, out);
         break;
     case SPW_REPLAY_SET:
-        out->verdict = "set";
-        status = e->change.everywhere ? change_all(r, &e->change, err)
-                                      : spw_replay_change(a->group->state, a->conf->name, &e->change,
-                                                          now_of(r), &out->version, err);
+        status = set(r, a, e, &before, out, err);
         break;
     default:
         break;

@@ -96,7 +96,7 @@ void spw_replay_seconds_format(uint64_t ns, char out[SPW_REPLAY_SECONDS_BYTES])
     out[at + 9] = 0;
 }
 
-/* A double keeps 15 digits faithfully. */
+/* A double keeps 15 digits faithfully; of unix seconds with microseconds, which are 16, no two are the same double. */
 bool spw_replay_number_text(const json_t *value, char out[SPW_REPLAY_NUMBER_BYTES])
 {
     if (json_is_integer(value)) {
@@ -104,10 +104,14 @@ bool spw_replay_number_text(const json_t *value, char out[SPW_REPLAY_NUMBER_BYTE
         return true;
     }
     double d = json_real_value(value);
-    snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.15g", d);
-    if (strchr(out, 'e'))
-        snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.9f", d);
-    return strtod(out, NULL) == d;
+    for (int digits = 15; digits <= 16; digits++) {
+        snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.*g", digits, d);
+        if (strchr(out, 'e'))
+            snprintf(out, SPW_REPLAY_NUMBER_BYTES, "%.9f", d);
+        if (strtod(out, NULL) == d)
+            return true;
+    }
+    return false;
 }
 
 /* Seconds as text ("1.5") or as a JSON number. */
@@ -494,6 +498,16 @@ static bool read_kind(struct read *r, json_t *value)
     return fault(r, "%.40s is not known: bucket, leaky or window", text ? text : "it");
 }
 
+static bool read_concurrency(struct read *r, json_t *value)
+{
+    uint64_t count = 0;
+    r->out->change.has_concurrency = true;
+    if (!take_whole(r, value, 0, UINT32_MAX, &count))
+        return false;
+    r->out->change.concurrency_count = (uint32_t)count;
+    return true;
+}
+
 /* {"rate": ..., "burst": ..., "pods": ..., "kind": ...} as in the configuration. */
 static bool read_limit(struct read *r, json_t *value)
 {
@@ -610,6 +624,7 @@ static const struct {
               {"burst", read_burst},
               {"pods", read_pods},
               {"kind", read_kind},
+              {"concurrency", read_concurrency},
               {"limit", read_limit},
               {"limiter", read_limiter},
               {"breaker", read_breaker},
@@ -647,6 +662,13 @@ static enum spw_status whole_event(struct read *r)
     if (e->op == SPW_REPLAY_OUTCOME && !e->has_status && !e->timeout)
         return spw_error_set(r->err, SPW_STATUS_INVALID,
                              "status: is missing: write the answer's status, or \"timeout\": true");
+    const struct spw_replay_change *c = &e->change;
+    if (e->op == SPW_REPLAY_SET && c->everywhere &&
+        ((c->kill < 0 && c->observe < 0) || c->has_rate || c->has_burst || c->has_pods || c->has_kind ||
+         c->has_concurrency || c->breaker || c->limiter || c->forced >= 0 || c->reset))
+        return spw_error_set(r->err, SPW_STATUS_INVALID,
+                             "everywhere: is for kill and observe alone: write what else is to be set, for "
+                             "one account, as another event");
     if (e->op == SPW_REPLAY_ADVANCE && !e->has_at && !e->has_by)
         return spw_error_set(r->err, SPW_STATUS_INVALID,
                              "at: is missing: write at, or by as \"12h\": where the clock shall go");

@@ -32,10 +32,11 @@ const char *spw_replay_op_name(enum spw_replay_op op);
 
 /* What a `set` changes; what is not named stays as it is. */
 struct spw_replay_change {
-    bool has_rate, has_burst, has_pods, has_kind;
+    bool has_rate, has_burst, has_pods, has_kind, has_concurrency;
     struct spw_rate rate;
     uint64_t burst_count;
     uint32_t pods_count;
+    uint32_t concurrency_count;
     enum spw_limiter_kind kind;
     json_t *breaker;     /* borrowed: settings of the breaker; NULL = none */
     const char *limiter; /* one of the account's list; NULL = the account-wide one */

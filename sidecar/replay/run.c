@@ -104,8 +104,8 @@ static enum spw_status do_line(struct spw_replay *replay, const struct spw_repla
 {
     struct spw_replay_event event;
     char id[24];
-    const char *text = lines->line + strspn(lines->line, " \t");
-    *used = lines->too_long || (*text && *text != '#');
+    size_t blank = strspn(lines->line, " \t");
+    *used = lines->too_long || (blank < lines->bytes && lines->line[blank] != '#');
     if (!*used)
         return SPW_STATUS_OK;
     if (lines->too_long)
