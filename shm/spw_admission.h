@@ -107,6 +107,7 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause)
     case SPW_CAUSE_BUCKET_EMPTY:
     case SPW_CAUSE_BATCH_RESERVE:
     case SPW_CAUSE_RATE_ZERO:
+    case SPW_CAUSE_COST_ABOVE_BURST:
         return SPW_STAT_DENY_BUCKET;
     case SPW_CAUSE_GATE_SHUT:
     case SPW_CAUSE_REMAINING_BELOW_BUFFER:
@@ -254,21 +255,23 @@ static inline bool spw__admit_limiter(struct spw__account_view *v, uint32_t i, b
         return true;
     }
     if (b.result == SPW_BUCKET_NEVER)
-        return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
+        return spw__deny(a, SPW_NEVER, b.why_never, SPW_FOREVER_NS);
     bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
     return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns);
 }
 
-/* Are the permits all out, or this process's share of them? Until the first of those expires. */
-static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns)
+/* Are the permits out but for `spare` of them, or this process's share? Until the first of those expires. Those of
+ * before the count was lowered are counted as long as they are held. */
+static inline bool spw__permits_out(struct spw__account_view *v, uint32_t spare, uint64_t *wait_ns)
 {
     uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
+    uint32_t most = v->conf.permits_most_count;
+    most = most > v->permits_count ? most : v->permits_count;
     if (!v->permits_count)
         return false;
-    return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >=
+    return spw_permit_busy_count(v->map, v->index, most, false, v->now_ns, wait_ns) + spare >
                v->permits_count ||
-           (share &&
-            spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
+           (share && spw_permit_busy_count(v->map, v->index, most, true, v->now_ns, wait_ns) + spare > share);
 }
 
 /* Loads alone. *wait_ns: until every limiter has the tokens. */
@@ -277,7 +280,7 @@ static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admis
 {
     uint64_t one_ns;
     bool ok = spw__admit_state(v, false, a, ticket);
-    if (spw__permits_out(v, &one_ns))
+    if (spw__permits_out(v, 1, &one_ns))
         ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, one_ns);
     *wait_ns = 0;
     for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
@@ -342,13 +345,11 @@ static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_a
     /* The use number only has to differ between permits of one holder at one time. */
     uint32_t use = (uint32_t)(v->now_ns >> 8);
     uint32_t life_ms = v->conf.permit_ms + (uint32_t)((wait_ahead_ns + 999999) / 1000000);
-    uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
-    ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
+    ticket->has_permit = !spw__permits_out(v, 1, &wait_ns) &&
                          spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns,
                                          &ticket->permit_word, &ticket->permit_index);
-    /* Two threads that both saw room in the share: over it, this one steps back. */
-    bool over = ticket->has_permit && share &&
-                spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
+    /* Two that both saw room, in the share or below what is still held of more: over it, this one steps back. */
+    bool over = ticket->has_permit && spw__permits_out(v, 0, &wait_ns);
     return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns);
 }
 

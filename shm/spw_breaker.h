@@ -168,6 +168,21 @@ enum spw_outcome {
     SPW_OUTCOME_NEUTRAL    /* says nothing of the provider: a lock timeout, a call given up by its caller */
 };
 
+/* What an answer's HTTP status says of the provider, 0 = no answer. No answer, 408 and 5xx speak against it. Any other
+ * status but 429 says that it answers, whatever it thought of this request (400, 422) or of the caller's key, path or
+ * method (401, 403, 404, 405). */
+static inline enum spw_outcome spw_outcome_of_status(uint32_t http_status)
+{
+    bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
+    return http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
+}
+
+/* Does the answer show that calls are accepted again? A refused key does not. */
+static inline bool spw_status_accepts(uint32_t http_status)
+{
+    return spw_outcome_of_status(http_status) == SPW_OUTCOME_OK && http_status != 401 && http_status != 403;
+}
+
 static inline void spw__window_count(struct spw_account_words *words, uint32_t tick, bool bad)
 {
     uint64_t *cell = &words->window[tick % SPW_WINDOW_WORDS];
@@ -253,8 +268,8 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
         } else if (outcome == SPW_OUTCOME_OK) {
             next.consecutive = 0;
         } else {
-            if (outcome == SPW_OUTCOME_THROTTLED && next.consecutive < 255)
-                next.consecutive++;
+            uint32_t in_a_row = b.consecutive < 255 ? b.consecutive + 1 : 255;
+            next.consecutive = outcome == SPW_OUTCOME_THROTTLED ? in_a_row : 0;
             uint32_t since_tick = (uint32_t)(b.time_ms / conf->window_tick_ms);
             if (next.consecutive >= conf->consecutive_429_count ||
                 spw__window_bad(words, conf, tick, since_tick))

@@ -91,7 +91,8 @@ struct spw_charge {
 struct spw_bucket_answer {
     enum spw_bucket_result result;
     uint64_t wait_ns; /* TAKEN: until the reservation begins, 0 = now; WAIT: exact if nobody else takes */
-    uint64_t version; /* the configuration obeyed */
+    enum spw_cause why_never; /* NEVER */
+    uint64_t version;         /* the configuration obeyed */
     uint64_t available_units; /* before the take */
     uint64_t units_per_token;
     struct spw_charge charge; /* TAKEN */
@@ -115,6 +116,16 @@ static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct sp
         return false;
     }
     return true;
+}
+
+/* Why no wait would help. */
+static inline enum spw_cause spw__bucket_why_never(const struct spw_gcra *g, uint64_t tokens,
+                                                   bool keep_reserve)
+{
+    if (g->units_num == 0)
+        return SPW_CAUSE_RATE_ZERO;
+    return tokens > g->burst_units / g->units_per_token || !keep_reserve ? SPW_CAUSE_COST_ABOVE_BURST
+                                                                         : SPW_CAUSE_BATCH_RESERVE;
 }
 
 /* Take `tokens`, or say how long to wait. keep_reserve: leave the batch reserve. max_wait_ns: as far ahead as tokens may
@@ -150,6 +161,7 @@ static inline struct spw_bucket_answer spw_bucket_take(const struct spw_limiter 
         answer.available_units = spw_gcra_available(&g, spw_bucket_level(word), now_ns);
         if (result != SPW_GCRA_TAKE) {
             answer.result = result == SPW_GCRA_NEVER ? SPW_BUCKET_NEVER : SPW_BUCKET_WAIT;
+            answer.why_never = spw__bucket_why_never(&g, tokens, keep_reserve);
             return answer;
         }
         answer.result = SPW_BUCKET_TAKEN;

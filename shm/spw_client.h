@@ -12,7 +12,7 @@
  * Compile: include this file before any system header, or define _GNU_SOURCE; link with -pthread.
  * Threads: a client may be used by all threads of its process. Fork: a child gets its own identity by itself (a
  * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe (with a
- * spw_ref and a ticket of the handler's own; save errno); nothing else is. Cost: spw_acquire, spw_report and
+ * spw_ref and a ticket of the handler's own); nothing else is. They leave errno alone. Cost: spw_acquire, spw_report and
  * spw_order_placed make no system call, but for some when a segment has come or gone; spw_quote: the same when it
  * answers from the cache, else one exchange over a Unix socket.
  */
@@ -149,12 +149,14 @@ static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns)
     if (!map || !__atomic_load_n(&map->older, __ATOMIC_RELAXED) || now_ns < map->made_ns + SPW__KEEP_OLD_NS ||
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
+    int kept_errno = errno;
     struct spw_map *old = c->map == map ? map->older : NULL;
     if (old) {
         /* First, so that the child of a fork in between finds no map that is half gone. SYNC older: relaxed. */
         __atomic_store_n(&map->older, (struct spw_map *)NULL, __ATOMIC_RELAXED);
         spw__maps_leave(old);
     }
+    errno = kept_errno;
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -175,7 +177,9 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
     if (now_ns < __atomic_load_n(&c->next_try_ns, __ATOMIC_RELAXED) ||
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
+    int kept_errno = errno;
     if (c->map && spw__still_there(c)) {
+        errno = kept_errno;
         /* SYNC next-try: relaxed: a lone word. */
         __atomic_store_n(&c->next_try_ns, now_ns + SPW__RETRY_SOON_NS, __ATOMIC_RELAXED);
         __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
@@ -202,6 +206,7 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns)
         spw__map_free(fresh);
     }
     c->last_status = status;
+    errno = kept_errno;
     /* SYNC next-try: relaxed: a lone word. */
     bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK;
     uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
@@ -220,6 +225,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
         !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED);
+    int kept_errno = errno;
     struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
     if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
         if (fresh->generation == map->generation &&
@@ -233,6 +239,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns)
         }
     }
     spw__map_free(fresh);
+    errno = kept_errno;
     __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); /* SYNC attaching: release */
 }
 
@@ -434,8 +441,7 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
     spw__drop_old(c, now_ns);
     struct spw_map *map = spw__data_map(c);
     memset(&end, 0, sizeof end);
-    bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
-    end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
+    end.outcome = spw_outcome_of_status(http_status);
     if (http_status == 429) {
         bool known = retry_after_ms > 0; /* "0" is no invitation to hammer: the ordinary pause */
         uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
@@ -445,7 +451,7 @@ static inline void spw_report(struct spw_client *c, const struct spw_ticket *tic
         end.gate_source = known ? SPW_GATE_RETRY_AFTER : SPW_GATE_UNKNOWN_429;
         end.gate_until_ns = now_ns + pause_ms * UINT64_C(1000000);
     }
-    end.gate_open = end.outcome == SPW_OUTCOME_OK;
+    end.gate_open = spw_status_accepts(http_status);
     if (map && ticket->generation)
         (void)spw_settle(map, ticket, now_ns, &end);
 }

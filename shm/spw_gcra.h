@@ -72,7 +72,8 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
 {
     if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS)
         return false;
-    uint64_t num = 0, den = 1, per_token = 1;
+    /* Rate zero: fine enough to keep what is in hand for the rate that follows. */
+    uint64_t num = 0, den = 1, per_token = burst_count <= SPW_BURST_MAX_UNITS / 1000000 ? 1000000 : 1;
     if (tokens_count > 0) {
         uint64_t g = spw__gcd(tokens_count, period_ns);
         uint64_t t = tokens_count / g, p = period_ns / g;

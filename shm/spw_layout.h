@@ -147,7 +147,9 @@ struct spw_account_conf {
     uint32_t on_full;                   /* what a caller does when no cell is free: 0 hand back, 1 deny */
     uint32_t permit_ms;                 /* life of a concurrency permit: deadline + 1 s */
     uint32_t permits_per_process_count; /* since 1.1: of these, what one process may hold; 0 = all */
-    uint32_t spare[4];
+    uint32_t
+        permits_most_count; /* since 1.1: the most there were in this segment: what was lowered is still held */
+    uint32_t spare[3];
 };
 
 /* What the provider last said about its limit. One slot of a two-slot latch; 64 bytes. */

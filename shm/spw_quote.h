@@ -62,7 +62,8 @@ extern "C" {
     X(17, NOT_ATTACHED, "not-attached")                                                                      \
     X(18, SIDECAR_GONE, "sidecar-gone")                                                                      \
     X(19, FORCED, "forced")                                                                                  \
-    X(20, KILL_SWITCH, "kill-switch")
+    X(20, KILL_SWITCH, "kill-switch")                                                                        \
+    X(21, COST_ABOVE_BURST, "cost-above-burst")
 
 /* At which level the rate table matched, most specific first. */
 #define SPW_MATCH_TABLE(X)                                                                                   \

@@ -56,13 +56,21 @@ struct spw_ref {
     uint64_t conf_seq;
 };
 
+/* A name that is too long for any account is none; its beginning might be another's. */
+static inline void spw__ref_name(char out[SPW_NAME_BYTES], const char *name)
+{
+    size_t n = 0;
+    for (; name && n < SPW_NAME_BYTES - 1 && name[n]; n++)
+        out[n] = name[n];
+    if (name && name[n])
+        out[0] = 0;
+}
+
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration)
 {
     memset(ref, 0, sizeof *ref);
-    for (size_t i = 0; account && i < sizeof ref->account - 1 && account[i]; i++)
-        ref->account[i] = account[i];
-    for (size_t i = 0; integration && i < sizeof ref->integration - 1 && integration[i]; i++)
-        ref->integration[i] = integration[i];
+    spw__ref_name(ref->account, account);
+    spw__ref_name(ref->integration, integration);
 }
 
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)

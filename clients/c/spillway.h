@@ -161,7 +161,8 @@ static inline const char *spw_status_action(enum spw_status status) {
   X(17, NOT_ATTACHED, "not-attached")                                                                                                                          \
   X(18, SIDECAR_GONE, "sidecar-gone")                                                                                                                          \
   X(19, FORCED, "forced")                                                                                                                                      \
-  X(20, KILL_SWITCH, "kill-switch")
+  X(20, KILL_SWITCH, "kill-switch")                                                                                                                            \
+  X(21, COST_ABOVE_BURST, "cost-above-burst")
 
 /* At which level the rate table matched, most specific first. */
 #define SPW_MATCH_TABLE(X)                                                                                                                                     \
@@ -338,7 +339,7 @@ enum spw_forced { SPW_FORCED_NOT, SPW_FORCED_OPEN, SPW_FORCED_CLOSED, SPW_FORCED
 struct spw_account_conf {
   uint32_t consecutive_429_count; uint32_t ratio_429_ppm; uint32_t minimum_count; uint32_t window_tick_ms; uint32_t cooldown_min_ms; uint32_t cooldown_max_ms;
   uint32_t probe_ms; uint32_t deadline_ms; uint32_t header_buffer_ppm; uint32_t on_full; uint32_t permit_ms; uint32_t permits_per_process_count;
-  uint32_t spare[4];
+  uint32_t permits_most_count; uint32_t spare[3];
 };
 struct spw_evidence {
   uint64_t limit_count; uint64_t remaining_count; int64_t reset_unix_ms; uint64_t observed_ns; uint32_t known; uint32_t status; uint64_t spare[3];
@@ -444,7 +445,7 @@ static inline uint64_t spw__gcra_salt(uint64_t version) { return (version * UINT
 static inline bool spw_gcra_configure(
     struct spw_limiter_conf *out, uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count, uint64_t reserve_count, uint64_t base_ns, uint64_t version) {
   if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS) return false;
-  uint64_t num = 0, den = 1, per_token = 1;
+  uint64_t num = 0, den = 1, per_token = burst_count <= SPW_BURST_MAX_UNITS / 1000000 ? 1000000 : 1;
   if (tokens_count > 0) {
     uint64_t g = spw__gcd(tokens_count, period_ns); uint64_t t = tokens_count / g, p = period_ns / g;
     per_token = t <= SPW_UNITS_PER_NS ? p : (uint64_t)((spw_u128)p * SPW_UNITS_PER_NS / t); spw_u128 n = (spw_u128)per_token * t;
@@ -712,7 +713,8 @@ static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw
 enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SPW_BUCKET_MOVED };
 struct spw_charge { uint64_t version; uint64_t level; uint64_t returned; uint64_t taken_ns; };
 struct spw_bucket_answer {
-  enum spw_bucket_result result; uint64_t wait_ns; uint64_t version; uint64_t available_units; uint64_t units_per_token; struct spw_charge charge;
+  enum spw_bucket_result result; uint64_t wait_ns; enum spw_cause why_never; uint64_t version; uint64_t available_units; uint64_t units_per_token;
+  struct spw_charge charge;
 };
 static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t *word, struct spw_gcra *g) {
   *word = spw_load_acq(&words->level); if (*word == SPW_MOVED) return true;
@@ -721,6 +723,9 @@ static inline bool spw__bucket_read(const struct spw_limiter *limiter, struct sp
     return false; }
   if (!spw_bucket_level_ok(g, spw_bucket_level(*word), now_ns)) { spw_bucket_heal(limiter, words, *word, now_ns); return false; }
   return true; }
+static inline enum spw_cause spw__bucket_why_never(const struct spw_gcra *g, uint64_t tokens, bool keep_reserve) {
+  if (g->units_num == 0) return SPW_CAUSE_RATE_ZERO;
+  return tokens > g->burst_units / g->units_per_token || !keep_reserve ? SPW_CAUSE_COST_ABOVE_BURST : SPW_CAUSE_BATCH_RESERVE; }
 static inline struct spw_bucket_answer spw_bucket_take(
     const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t tokens, bool keep_reserve, uint64_t max_wait_ns, bool take) {
   struct spw_bucket_answer answer; memset(&answer, 0, sizeof answer); answer.result = SPW_BUCKET_WAIT;
@@ -732,7 +737,9 @@ static inline struct spw_bucket_answer spw_bucket_take(
     enum spw_gcra_result result =
         spw_gcra_take(&g, spw_bucket_level(word), now_ns, tokens, keep_reserve ? g.reserve_units : 0, max_wait_ns, &next, &answer.wait_ns);
     answer.version = g.version; answer.units_per_token = g.units_per_token; answer.available_units = spw_gcra_available(&g, spw_bucket_level(word), now_ns);
-    if (result != SPW_GCRA_TAKE) { answer.result = result == SPW_GCRA_NEVER ? SPW_BUCKET_NEVER : SPW_BUCKET_WAIT; return answer; }
+    if (result != SPW_GCRA_TAKE) {
+      answer.result = result == SPW_GCRA_NEVER ? SPW_BUCKET_NEVER : SPW_BUCKET_WAIT; answer.why_never = spw__bucket_why_never(&g, tokens, keep_reserve);
+      return answer; }
     answer.result = SPW_BUCKET_TAKEN; answer.charge.version = g.version; answer.charge.level = spw_bucket_level(word); answer.charge.returned = returned;
     answer.charge.taken_ns = now_ns; if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next))) return answer;
     answer.result = SPW_BUCKET_WAIT; spw_relax();
@@ -820,6 +827,11 @@ static inline void spw_breaker_probe_back(const struct spw_map *map, struct spw_
   b.state = SPW_BREAKER_OPEN; b.epoch++; b.time_ms = spw_map_ms(map, now_ns); (void)spw_cas(&words->breaker, &word, spw_breaker_pack(&b));
 }
 enum spw_outcome { SPW_OUTCOME_OK, SPW_OUTCOME_THROTTLED, SPW_OUTCOME_FAILED, SPW_OUTCOME_NEUTRAL };
+static inline enum spw_outcome spw_outcome_of_status(uint32_t http_status) {
+  bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
+  return http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK; }
+static inline bool spw_status_accepts(uint32_t http_status) {
+  return spw_outcome_of_status(http_status) == SPW_OUTCOME_OK && http_status != 401 && http_status != 403; }
 static inline void spw__window_count(struct spw_account_words *words, uint32_t tick, bool bad) {
   uint64_t *cell = &words->window[tick % SPW_WINDOW_WORDS];
   for (unsigned i = 0; i < SPW_WINDOW_WORDS * 64; i++) {
@@ -854,7 +866,7 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
       else { memset(&next, 0, sizeof next); next.epoch = b.epoch + 1; next.time_ms = spw_map_ms(map, now_ns); }
     } else if (outcome == SPW_OUTCOME_OK) { next.consecutive = 0; }
     else {
-      if (outcome == SPW_OUTCOME_THROTTLED && next.consecutive < 255) next.consecutive++;
+      uint32_t in_a_row = b.consecutive < 255 ? b.consecutive + 1 : 255; next.consecutive = outcome == SPW_OUTCOME_THROTTLED ? in_a_row : 0;
       uint32_t since_tick = (uint32_t)(b.time_ms / conf->window_tick_ms);
       if (next.consecutive >= conf->consecutive_429_count || spw__window_bad(words, conf, tick, since_tick)) spw__breaker_trip(map, &next, conf, now_ns);
     }
@@ -997,7 +1009,8 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   switch (cause) {
   case SPW_CAUSE_BUCKET_EMPTY:
   case SPW_CAUSE_BATCH_RESERVE:
-  case SPW_CAUSE_RATE_ZERO: return SPW_STAT_DENY_BUCKET;
+  case SPW_CAUSE_RATE_ZERO:
+  case SPW_CAUSE_COST_ABOVE_BURST: return SPW_STAT_DENY_BUCKET;
   case SPW_CAUSE_GATE_SHUT:
   case SPW_CAUSE_REMAINING_BELOW_BUFFER: return SPW_STAT_DENY_GATE;
   case SPW_CAUSE_BREAKER_OPEN:
@@ -1058,17 +1071,18 @@ static inline bool spw__admit_limiter(
   }
   if (b.result == SPW_BUCKET_MOVED) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   if (observe) { a->observed = true; return true; }
-  if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, SPW_CAUSE_RATE_ZERO, SPW_FOREVER_NS);
+  if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, b.why_never, SPW_FOREVER_NS);
   bool reserve = batch && b.available_units >= v->tokens * b.units_per_token;
   return spw__deny(a, SPW_DENY, reserve ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY, b.wait_ns); }
-static inline bool spw__permits_out(struct spw__account_view *v, uint64_t *wait_ns) {
-  uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0; if (!v->permits_count) return false;
-  return spw_permit_busy_count(v->map, v->index, v->permits_count, false, v->now_ns, wait_ns) >= v->permits_count ||
-      (share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, wait_ns) >= share);
+static inline bool spw__permits_out(struct spw__account_view *v, uint32_t spare, uint64_t *wait_ns) {
+  uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0; uint32_t most = v->conf.permits_most_count;
+  most = most > v->permits_count ? most : v->permits_count; if (!v->permits_count) return false;
+  return spw_permit_busy_count(v->map, v->index, most, false, v->now_ns, wait_ns) + spare > v->permits_count ||
+      (share && spw_permit_busy_count(v->map, v->index, most, true, v->now_ns, wait_ns) + spare > share);
 }
 static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *wait_ns) {
   uint64_t one_ns; bool ok = spw__admit_state(v, false, a, ticket);
-  if (spw__permits_out(v, &one_ns)) ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, one_ns);
+  if (spw__permits_out(v, 1, &one_ns)) ok = spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, one_ns);
   *wait_ns = 0;
   for (uint32_t i = 0; i < v->limiters_count && a->verdict != SPW_NOT_ATTACHED; i++) {
     ok = spw__admit_limiter(v, i, false, a, ticket, &one_ns) && ok;
@@ -1100,10 +1114,9 @@ static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_
 static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_ahead_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0; if (!v->permits_count || v->map->self.lock_fd < 0) return true;
   uint32_t use = (uint32_t)(v->now_ns >> 8); uint32_t life_ms = v->conf.permit_ms + (uint32_t)((wait_ahead_ns + 999999) / 1000000);
-  uint32_t share = (v->flags & SPW_ACQUIRE_SHARE) ? v->conf.permits_per_process_count : 0;
-  ticket->has_permit = !spw__permits_out(v, &wait_ns) &&
+  ticket->has_permit = !spw__permits_out(v, 1, &wait_ns) &&
       spw_permit_take(v->map, v->index, v->permits_count, use, life_ms, v->now_ns, &ticket->permit_word, &ticket->permit_index);
-  bool over = ticket->has_permit && share && spw_permit_busy_count(v->map, v->index, v->permits_count, true, v->now_ns, &wait_ns) > share;
+  bool over = ticket->has_permit && spw__permits_out(v, 0, &wait_ns);
   return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns); }
 static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
@@ -1172,9 +1185,12 @@ struct spw_ref {
   bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; uint64_t made_ns;
   uint64_t *counts; uint64_t counts_per_slot; const struct spw_ref *counter; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
 };
+static inline void spw__ref_name(char out[SPW_NAME_BYTES], const char *name) {
+  size_t n = 0; for (; name && n < SPW_NAME_BYTES - 1 && name[n]; n++) out[n] = name[n];
+  if (name && name[n]) out[0] = 0;
+}
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
-  memset(ref, 0, sizeof *ref); for (size_t i = 0; account && i < sizeof ref->account - 1 && account[i]; i++) ref->account[i] = account[i];
-  for (size_t i = 0; integration && i < sizeof ref->integration - 1 && integration[i]; i++) ref->integration[i] = integration[i];
+  memset(ref, 0, sizeof *ref); spw__ref_name(ref->account, account); spw__ref_name(ref->integration, integration);
 }
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
   ref->generation = 0; ref->batch = false; ref->bucket.slot_version = 0;
@@ -1903,7 +1919,7 @@ static inline void spw_id_make(char out[SPW_ID_BYTES], const char *prefix, uint6
  * Compile: include this file before any system header, or define _GNU_SOURCE; link with -pthread.
  * Threads: a client may be used by all threads of its process. Fork: a child gets its own identity by itself (a
  * pthread_atfork handler); exec needs nothing. Signals: spw_acquire and spw_report are async-signal-safe (with a
- * spw_ref and a ticket of the handler's own; save errno); nothing else is. Cost: spw_acquire, spw_report and
+ * spw_ref and a ticket of the handler's own); nothing else is. They leave errno alone. Cost: spw_acquire, spw_report and
  * spw_order_placed make no system call, but for some when a segment has come or gone; spw_quote: the same when it
  * answers from the cache, else one exchange over a Unix socket.
  */
@@ -1987,9 +2003,9 @@ static inline void spw__drop_old(struct spw_client *c, uint64_t now_ns) {
   if (!map || !__atomic_load_n(&map->older, __ATOMIC_RELAXED) || now_ns < map->made_ns + SPW__KEEP_OLD_NS ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
-  struct spw_map *old = c->map == map ? map->older : NULL;
+  int kept_errno = errno; struct spw_map *old = c->map == map ? map->older : NULL;
   if (old) { __atomic_store_n(&map->older, (struct spw_map *)NULL, __ATOMIC_RELAXED); spw__maps_leave(old); }
-  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  errno = kept_errno; __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* Is the file at the segment's path still the one that is mapped? One system call. */
@@ -2004,8 +2020,10 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
   if (now_ns < __atomic_load_n(&c->next_try_ns, __ATOMIC_RELAXED) ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
+  int kept_errno = errno;
   if (c->map && spw__still_there(c)) {
-    __atomic_store_n(&c->next_try_ns, now_ns + SPW__RETRY_SOON_NS, __ATOMIC_RELAXED); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE); return;
+    errno = kept_errno; __atomic_store_n(&c->next_try_ns, now_ns + SPW__RETRY_SOON_NS, __ATOMIC_RELAXED); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+    return;
   }
   struct spw_map *fresh = spw__map_new(), *old = c->map;
   enum spw_status status = fresh ? spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) : SPW_STATUS_NO_MEMORY;
@@ -2019,8 +2037,9 @@ static inline void spw__map_newest(struct spw_client *c, uint64_t now_ns) {
     if (same) spw_map_close(fresh);
     spw__map_free(fresh);
   }
-  c->last_status = status; bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK; uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS;
-  __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  c->last_status = status; errno = kept_errno; bool soon = status == SPW_STATUS_NOT_READY || status == SPW_STATUS_OK;
+  uint64_t pause_ns = soon ? SPW__RETRY_SOON_NS : SPW__RETRY_NS; __atomic_store_n(&c->next_try_ns, now_ns + pause_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* A process that attached when every slot was taken asks again once a second. It goes over to a fresh mapping, since
@@ -2030,7 +2049,8 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
   if (!map || map->self.lock_fd >= 0 || now_ns < __atomic_load_n(&c->next_look_ns, __ATOMIC_RELAXED) ||
       !__atomic_compare_exchange_n(&c->attaching, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     return;
-  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED); struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
+  __atomic_store_n(&c->next_look_ns, now_ns + SPW__LOOK_NS, __ATOMIC_RELAXED); int kept_errno = errno;
+  struct spw_map *fresh = c->map == map ? spw__map_new() : NULL;
   if (fresh && spw_map_open(fresh, c->pub_dir, c->rw_dir, SPW_PUB_NAME, false) == SPW_STATUS_OK) {
     if (fresh->generation == map->generation && spw_slot_claim(fresh, c->rw_dir, SPW_RW_NAME) == SPW_STATUS_OK) {
       fresh->older = map; __atomic_store_n(&c->map, fresh, __ATOMIC_RELEASE); fresh = NULL;
@@ -2038,7 +2058,7 @@ static inline void spw__claim_late(struct spw_client *c, uint64_t now_ns) {
       spw_map_close(fresh);
     }
   }
-  spw__map_free(fresh); __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
+  spw__map_free(fresh); errno = kept_errno; __atomic_store_n(&c->attaching, 0, __ATOMIC_RELEASE);
 }
 
 /* The segment to read rates from and write flags to: the newest mapped, even while it is being replaced. */
@@ -2150,14 +2170,13 @@ static inline void spw_give_up(struct spw_client *c, struct spw_ticket *ticket) 
  * for, -1 = nothing. Call it once for each ticket whose call was made. */
 static inline void spw_report(struct spw_client *c, const struct spw_ticket *ticket, uint32_t http_status, int64_t retry_after_ms) {
   struct spw_call_end end; uint64_t now_ns = spw_now_ns(); spw__drop_old(c, now_ns); struct spw_map *map = spw__data_map(c); memset(&end, 0, sizeof end);
-  bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
-  end.outcome = http_status == 429 ? SPW_OUTCOME_THROTTLED : failed ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
+  end.outcome = spw_outcome_of_status(http_status);
   if (http_status == 429) {
     bool known = retry_after_ms > 0; uint64_t pause_ms = known ? (uint64_t)retry_after_ms : SPW_GATE_UNKNOWN_MS;
     if (pause_ms > SPW_GATE_MAX_MS) pause_ms = SPW_GATE_MAX_MS;
     end.gate_shut = true; end.gate_source = known ? SPW_GATE_RETRY_AFTER : SPW_GATE_UNKNOWN_429; end.gate_until_ns = now_ns + pause_ms * UINT64_C(1000000);
   }
-  end.gate_open = end.outcome == SPW_OUTCOME_OK; if (map && ticket->generation) (void)spw_settle(map, ticket, now_ns, &end);
+  end.gate_open = spw_status_accepts(http_status); if (map && ticket->generation) (void)spw_settle(map, ticket, now_ns, &end);
 }
 
 /* ---- quote and order: for callers that let the sidecar call ---- */

@@ -65,7 +65,7 @@ static void errand_done(void *owner, const struct spw_http_response *response)
     enum spw_answer_kind kind = errand->call.answered(errand->call.owner, &answer);
     enum spw_call_result result = response->calm ? SPW_CALL_THROTTLED : spw_call_result_of(response, kind);
     end.outcome = response->calm    ? SPW_OUTCOME_THROTTLED
-                  : answer.answered ? spw_answer_outcome(kind)
+                  : answer.answered ? spw_answer_outcome(kind, response->status)
                                     : SPW_OUTCOME_FAILED;
     if (response->outcome == SPW_HTTP_CANCELLED) /* we stop: it says nothing of the provider */
         spw_abandon(d->map, &errand->call.ticket, spw_decider_now(d));

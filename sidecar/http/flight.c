@@ -278,7 +278,7 @@ static enum spw_call_result read_answer(struct spw_flight *flight, const struct 
                                        response->headers_bytes, response->body, response->body_bytes,
                                        &flight->answer);
     spw_learn(flight->decider->options.state, &flight->jobs->request, &flight->answer, spw_wall_ms());
-    *outcome = spw_answer_outcome(flight->answer.kind);
+    *outcome = spw_answer_outcome(flight->answer.kind, response->status);
     return spw_call_result_of(response, flight->answer.kind);
 }
 

@@ -6,12 +6,16 @@
 
 #include <string.h>
 
-enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind)
+enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind, uint32_t http_status)
 {
+    bool refused = http_status >= 400 && spw_outcome_of_status(http_status) == SPW_OUTCOME_OK;
     switch (kind) {
     case SPW_ANSWER_OK:
-    case SPW_ANSWER_REJECTED:
         return SPW_OUTCOME_OK;
+    case SPW_ANSWER_REJECTED:
+        return http_status == 408 ? SPW_OUTCOME_FAILED : SPW_OUTCOME_OK;
+    case SPW_ANSWER_ERROR:
+        return refused ? SPW_OUTCOME_OK : SPW_OUTCOME_FAILED;
     case SPW_ANSWER_THROTTLED:
         return SPW_OUTCOME_THROTTLED;
     case SPW_ANSWER_BUSY:
@@ -95,11 +99,11 @@ void spw_signals_read(enum spw_outcome outcome, uint32_t status, const char *hea
     if (outcome == SPW_OUTCOME_THROTTLED)
         shut_gate(&out->end, s.has_retry || s.has_reset, s.has_retry ? s.retry_in_ms : s.reset_in_ms,
                   s.has_retry ? SPW_GATE_RETRY_AFTER : SPW_GATE_RESET, SPW_GATE_UNKNOWN_429, now_ns);
-    else if (outcome == SPW_OUTCOME_FAILED && asks_for_pause(&s, status))
+    else if (outcome != SPW_OUTCOME_NEUTRAL && asks_for_pause(&s, status))
         shut_gate(&out->end, true, s.retry_in_ms, SPW_GATE_RETRY_AFTER, SPW_GATE_UNKNOWN_429, now_ns);
     else if (outcome == SPW_OUTCOME_OK && below_buffer(&s, account->header_buffer_ppm))
         shut_gate(&out->end, s.has_reset, s.reset_in_ms, SPW_GATE_BUFFER_RESET, SPW_GATE_UNKNOWN_BUFFER,
                   now_ns);
-    else if (outcome == SPW_OUTCOME_OK)
-        out->end.gate_open = true;
+    else
+        out->end.gate_open = outcome == SPW_OUTCOME_OK && spw_status_accepts(status);
 }

@@ -10,8 +10,9 @@
 #include "sidecar/provider/provider.h"
 
 /* The breaker's view of an answer: only what speaks of the provider's health counts. A call without an answer is
- * SPW_OUTCOME_FAILED. */
-enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind);
+ * SPW_OUTCOME_FAILED. A refused key, path or method falls back and is no failure: the provider answers, as spw_report
+ * has it, too (spw_outcome_of_status). */
+enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind, uint32_t http_status);
 
 /* What an answer is whose body was not kept: a 4xx is then believed to be the provider's own word on the request. */
 enum spw_answer_kind spw_answer_of_status(uint32_t status);

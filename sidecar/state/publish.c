@@ -38,6 +38,8 @@ static void put_account_conf(struct spw_state *state, uint32_t index, const stru
     fresh.cooldown_min_ms = b->cooldown_min_ms;
     fresh.cooldown_max_ms = b->cooldown_max_ms;
     if (conf) {
+        fresh.permits_most_count = now.permits_most_count > conf->concurrency_count ? now.permits_most_count
+                                                                                    : conf->concurrency_count;
         fresh.deadline_ms = conf->deadline_ms;
         fresh.probe_ms = conf->deadline_ms + 1000;
         fresh.header_buffer_ppm = conf->header_buffer_ppm;
@@ -118,7 +120,9 @@ static void reset_breaker(struct spw_map *map, uint32_t index, uint64_t now_ns)
         next.epoch = spw_breaker_unpack(word).epoch + 1;
         next.time_ms = spw_map_ms(map, now_ns);
     } while (!spw_cas(&words->breaker, &word, spw_breaker_pack(&next))); /* SYNC breaker: acq_rel */
-    spw_exchange(&words->gate, 0);                                       /* SYNC gate: acq_rel */
+    for (unsigned i = 0; i < SPW_WINDOW_WORDS; i++)
+        spw_store_rlx(&words->window[i], 0); /* SYNC window: relaxed: what came before counts no more */
+    spw_exchange(&words->gate, 0);           /* SYNC gate: acq_rel */
 }
 
 /* Open by hand, as a bad outcome would. */
@@ -484,6 +488,28 @@ void spw_state_conf_in_force(const struct spw_state *state, struct spw_conf *con
             spw_limiters_in_force(state, k, account);
         }
     }
+}
+
+enum spw_status spw_state_concurrency_set(struct spw_state *state, const char *name, uint32_t count,
+                                          bool dry_run, struct spw_error *err)
+{
+    uint32_t index;
+    struct spw_account *account = spw_state_account(state, name, &index);
+    struct spw_account_conf conf;
+    if (!account || !spw_account_conf_read(account, &conf))
+        return spw_no_account(name, err);
+    if (count > SPW_PERMITS_PER_ACCOUNT)
+        return spw_error_set(err, SPW_STATUS_INVALID, "concurrency: %u: write 0 (not limited) to %u", count,
+                             SPW_PERMITS_PER_ACCOUNT);
+    if (dry_run)
+        return SPW_STATUS_OK;
+    if (count > conf.permits_most_count) {
+        conf.permits_most_count = count;
+        spw_latch_write(&account->conf_seq, (uint64_t *)(void *)account->conf, sizeof conf / 8, &conf,
+                        sizeof conf / 8);
+    }
+    spw_store32_rel(&account->permits_count, count); /* SYNC account: release: a lone word */
+    return SPW_STATUS_OK;
 }
 
 /* Milliseconds of the old segment's words in the new one's count. */

@@ -89,6 +89,11 @@ enum spw_status spw_state_limit_set(struct spw_state *state, const char *account
                                     uint64_t now_ns, struct spw_limit_view *out,
                                     struct spw_error *err) SPW_WARN_UNUSED;
 
+/* Calls in flight from this pod; 0 = not limited. Those in flight stay, and count. Until the next start or reload that
+ * changes it. */
+enum spw_status spw_state_concurrency_set(struct spw_state *state, const char *account, uint32_t count,
+                                          bool dry_run, struct spw_error *err) SPW_WARN_UNUSED;
+
 /* The same two for one limiter of an account's list; limiter NULL: the account-wide one. */
 enum spw_status spw_state_limiter_get(struct spw_state *state, const char *account, const char *limiter,
                                       uint64_t now_ns, struct spw_limit_view *out,

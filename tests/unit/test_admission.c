@@ -279,6 +279,7 @@ static void costs(void **state)
     assert_int_equal(a.wait_ns, 20 * 600 * MS);
     a = spw_admit(f.map, 0, account->record_generation, 0, 101, 0, t, &ticket);
     assert_int_equal(a.verdict, SPW_NEVER);
+    assert_int_equal(a.cause, SPW_CAUSE_COST_ABOVE_BURST);
     assert_true(a.wait_ns == SPW_FOREVER_NS);
     spw_state_fixture_set(&f, 0, MIN, 100, t);
     a = spw_admit(f.map, 0, account->record_generation, 0, 60, 0, t, &ticket);

@@ -176,6 +176,8 @@ static void consecutive_429(void **state)
     }
     assert_int_equal(word().state, SPW_BREAKER_CLOSED);
     calls(t, 4, SPW_OUTCOME_THROTTLED);
+    calls(t, 1, SPW_OUTCOME_FAILED); /* not in a row any more */
+    calls(t, 4, SPW_OUTCOME_THROTTLED);
     assert_int_equal(word().state, SPW_BREAKER_CLOSED);
     calls(t, 1, SPW_OUTCOME_THROTTLED);
     assert_int_equal(word().state, SPW_BREAKER_OPEN);

@@ -223,7 +223,7 @@ static void large_retry_after(void **state)
 /* BRK-H3 through the public call: 400 and 422 are the caller's; 503 and no answer are the provider's. */
 static void reported_statuses(void **state)
 {
-    static const uint32_t good[] = {200, 201, 400, 404, 422}, bad[] = {500, 503, 0};
+    static const uint32_t good[] = {200, 401, 400, 404, 422}, bad[] = {500, 503, 0};
     struct spw_breaker_view view;
     (void)state;
     assert_int_equal(attach(SPW_UNATTACHED_DENY), SPW_STATUS_OK);

@@ -146,7 +146,7 @@ static void answer(struct world *w, struct flying *f)
                                   .detail = ""};
     struct spw_call_end end = {.outcome = SPW_OUTCOME_NEUTRAL};
     f->used = false;
-    end.outcome = spw_answer_outcome(f->call.answered(f->call.owner, &a));
+    end.outcome = spw_answer_outcome(f->call.answered(f->call.owner, &a), a.status);
     (void)spw_settle(spw_state_map(w->state), &f->call.ticket, w->now_ns, &end);
 }
 

@@ -91,7 +91,7 @@ static void bucket_empty(void **state)
 {
     (void)state;
     look_at("web", 1, true, SPW_ALLOW, SPW_CAUSE_NONE);
-    look_at("web", 11, false, SPW_NEVER, SPW_CAUSE_RATE_ZERO);
+    look_at("web", 11, false, SPW_NEVER, SPW_CAUSE_COST_ABOVE_BURST);
     spend(8);
     look_at("nightly", 1, false, SPW_DENY, SPW_CAUSE_BATCH_RESERVE);
     spend(2);

@@ -45,9 +45,11 @@ static const struct row {
     {SPW_OUTCOME_FAILED, 503, "Retry-After: 30\r\n", 30000, SPW_GATE_RETRY_AFTER, false},
     {SPW_OUTCOME_FAILED, 503, "Retry-After: 0\r\n", NOTHING, 0, false},
     {SPW_OUTCOME_FAILED, 503, "X-RateLimit-Remaining: 5\r\nX-RateLimit-Reset: 40\r\n", NOTHING, 0, true},
-    {SPW_OUTCOME_FAILED, 403, "X-RateLimit-Remaining: 5\r\nX-RateLimit-Reset: 40\r\n", NOTHING, 0, true},
-    {SPW_OUTCOME_FAILED, 403, "X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 40\r\n", 40000,
+    {SPW_OUTCOME_OK, 403, "X-RateLimit-Remaining: 5\r\nX-RateLimit-Reset: 40\r\n", NOTHING, 0, true},
+    {SPW_OUTCOME_OK, 403, "X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 40\r\n", 40000,
      SPW_GATE_RETRY_AFTER, true},
+    {SPW_OUTCOME_OK, 401, "", NOTHING, 0, false},
+    {SPW_OUTCOME_OK, 404, "", OPEN, 0, false},
 };
 
 static void test_gate_and_evidence(void **state)
@@ -101,17 +103,23 @@ static void test_status_alone(void **state)
                  {400, SPW_ANSWER_REJECTED, SPW_OUTCOME_OK},
                  {422, SPW_ANSWER_REJECTED, SPW_OUTCOME_OK},
                  {429, SPW_ANSWER_THROTTLED, SPW_OUTCOME_THROTTLED},
-                 {401, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED},
-                 {404, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED},
+                 {401, SPW_ANSWER_ERROR, SPW_OUTCOME_OK}, /* falls back, but the provider answers */
+                 {403, SPW_ANSWER_ERROR, SPW_OUTCOME_OK},
+                 {404, SPW_ANSWER_ERROR, SPW_OUTCOME_OK},
+                 {405, SPW_ANSWER_ERROR, SPW_OUTCOME_OK},
+                 {408, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED},
                  {302, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED},
                  {500, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED},
                  {999, SPW_ANSWER_ERROR, SPW_OUTCOME_FAILED}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         assert_int_equal(spw_answer_of_status(kinds[i].status), kinds[i].kind);
-        assert_int_equal(spw_answer_outcome(kinds[i].kind), kinds[i].outcome);
+        assert_int_equal(spw_answer_outcome(kinds[i].kind, kinds[i].status), kinds[i].outcome);
+        if (kinds[i].status >= 400) /* what spw_report makes of it */
+            assert_int_equal(spw_outcome_of_status(kinds[i].status), kinds[i].outcome);
     }
-    assert_int_equal(spw_answer_outcome(SPW_ANSWER_BUSY), SPW_OUTCOME_NEUTRAL);
-    assert_int_equal(spw_answer_outcome(SPW_ANSWER_BROKEN), SPW_OUTCOME_FAILED);
+    assert_int_equal(spw_answer_outcome(SPW_ANSWER_BUSY, 429), SPW_OUTCOME_NEUTRAL);
+    assert_int_equal(spw_answer_outcome(SPW_ANSWER_BROKEN, 200), SPW_OUTCOME_FAILED);
+    assert_int_equal(spw_answer_outcome(SPW_ANSWER_REJECTED, 408), SPW_OUTCOME_FAILED);
 }
 
 int main(void)
