@@ -245,7 +245,8 @@ static void retry_or_fall_back(struct spw_flight *flight, const struct spw_call_
 
 /* ---- the call ---- */
 
-/* A calculation in the provider's own form is judged by its form; its tax is told in a header where it can be read. */
+/* A calculation in the provider's own form is judged by its form and its sums; it is read line by line where its lines
+ * are named as this sidecar would have named them. */
 static void read_native(struct spw_flight *flight, const struct spw_http_response *response)
 {
     const struct spw_profile *profile = flight->account->profile;
@@ -256,10 +257,10 @@ static void read_native(struct spw_flight *flight, const struct spw_http_respons
         return;
     profile->read(&flight->jobs->request, response->status, response->headers, response->headers_bytes,
                   response->body, response->body_bytes, answer);
-    if (answer->kind != SPW_ANSWER_OK) {
-        spw_answer_clean_up(answer);
-        spw_answer_clear(answer);
-    }
+    if (answer->kind == SPW_ANSWER_OK || !profile->check)
+        return;
+    spw_answer_clean_up(answer);
+    profile->check(&flight->jobs->request, response->body, response->body_bytes, answer);
 }
 
 static enum spw_call_result read_answer(struct spw_flight *flight, const struct spw_http_response *response,

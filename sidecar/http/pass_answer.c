@@ -118,8 +118,7 @@ static void put_result(struct headers *h, const struct spw_result *r)
     if (r->decision != SPW_DECISION_LIVE && !fallback)
         return;
     put(h, "Spillway-Quote", r->quote_id);
-    if (r->lines_count)
-        put_number(h, "Spillway-Tax-Minor", r->tax_minor);
+    put_number(h, "Spillway-Tax-Minor", r->tax_minor);
     if (!fallback)
         return;
     put(h, "Spillway-Type", spw_fallback_name(r->type));

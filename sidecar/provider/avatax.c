@@ -258,6 +258,7 @@ const struct spw_profile spw_profile_avatax = {
     .build = build,
     .read = spw_avatax_read,
     .judge = spw_avatax_judge,
+    .check = spw_avatax_check,
     .ping = ping,
     .authorize = spw_wire_basic,
     .token = spw_wire_token,

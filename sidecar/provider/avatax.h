@@ -17,6 +17,8 @@ void spw_avatax_read(const struct spw_quote_request *quote, uint32_t status, con
                      size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
 void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char *headers,
                       size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
+void spw_avatax_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                      struct spw_answer *out);
 void spw_avatax_read_book(const struct spw_booking *booking, uint32_t status, const char *body,
                           size_t body_bytes, struct spw_booked_answer *out);
 void spw_avatax_read_book_back(const struct spw_booking *booking, uint32_t status, const char *body,

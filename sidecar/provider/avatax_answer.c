@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "sidecar/provider/answer.h"
+#include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
 struct limit_code {
@@ -259,6 +260,25 @@ void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char
              (!spw_wire_number(json_object_get(root, "totalTax"), 2, &total_minor)))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     spw_answer_clean_up(out);
+    json_decref(root);
+}
+
+void spw_avatax_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                      struct spw_answer *out)
+{
+    struct spw_sums sums;
+    size_t i;
+    json_t *line, *root = spw_wire_parse(body, body_bytes);
+    spw_sums_init(&sums, quote, 2, out);
+    bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currencyCode")));
+    json_array_foreach(json_object_get(root, "lines"), i, line)
+    {
+        is_good =
+            is_good && spw_sums_line(&sums, json_object_get(line, "lineAmount"),
+                                     json_object_get(line, "taxableAmount"), json_object_get(line, "tax"));
+    }
+    if (is_good)
+        spw_sums_finish(&sums, json_object_get(root, "totalTax"), true);
     json_decref(root);
 }
 

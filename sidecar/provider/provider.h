@@ -233,6 +233,10 @@ struct spw_profile {
      * requests that are passed through: read knows only the answers to what build has built. */
     void (*judge)(const struct spw_route *route, uint32_t status, const char *headers, size_t headers_bytes,
                   const char *body, size_t body_bytes, struct spw_answer *out);
+    /* Is the tax of a native calculation's 2xx sound for this quote, whatever its lines are called? OK with the total in
+     * tax_minor and nothing else of *out, or BROKEN. For what read cannot take line by line. */
+    void (*check)(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                  struct spw_answer *out);
     /* Several quotes in one call; keys[i] is the idempotency key of quotes[i]. out[i] belongs to quotes[i]. */
     enum spw_status (*build_batch)(const struct spw_quote_request *const *quotes, size_t count,
                                    const struct spw_conf_account *account,

@@ -196,6 +196,7 @@ const struct spw_profile spw_profile_stripe = {
     .build = build,
     .read = spw_stripe_read,
     .judge = spw_stripe_judge,
+    .check = spw_stripe_check,
     .authorize = spw_wire_bearer,
     .token = spw_wire_token,
     .native_quote = spw_stripe_native_quote,

@@ -16,6 +16,7 @@
 
 #include "sidecar/provider/answer.h"
 #include "sidecar/provider/decimal.h"
+#include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
 #define REASON_BYTES       64u
@@ -256,6 +257,31 @@ void spw_stripe_judge(const struct spw_route *route, uint32_t status, const char
         !spw_wire_number(json_object_get(root, "tax_amount_exclusive"), 0, &total_minor))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     spw_answer_clean_up(out);
+    json_decref(root);
+}
+
+void spw_stripe_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                      struct spw_answer *out)
+{
+    struct spw_sums sums;
+    size_t i;
+    json_t *item, *root = spw_wire_parse(body, body_bytes);
+    const json_t *list = json_object_get(root, "line_items"),
+                 *shipping = json_object_get(root, "shipping_cost");
+    bool has_lines = json_array_size(json_object_get(list, "data")) > 0;
+    spw_sums_init(&sums, quote, 0, out);
+    bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currency")));
+    json_array_foreach(json_object_get(list, "data"), i, item)
+    {
+        is_good = is_good && spw_sums_line(&sums, json_object_get(item, "amount"), NULL,
+                                           json_object_get(item, "amount_tax"));
+    }
+    if (is_good && json_is_object(shipping))
+        is_good = spw_sums_line(&sums, json_object_get(shipping, "amount"), NULL,
+                                json_object_get(shipping, "amount_tax"));
+    if (is_good)
+        spw_sums_finish(&sums, json_object_get(root, "tax_amount_exclusive"),
+                        has_lines && !json_is_true(json_object_get(list, "has_more")));
     json_decref(root);
 }
 

@@ -378,6 +378,7 @@ const struct spw_profile spw_profile_taxcloud = {
     .build = build,
     .read = spw_taxcloud_read,
     .judge = spw_taxcloud_judge,
+    .check = spw_taxcloud_check,
     .build_batch = build_batch,
     .read_batch = spw_taxcloud_read_batch,
     .ping = ping,

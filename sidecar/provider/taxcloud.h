@@ -22,6 +22,8 @@ json_t *spw_taxcloud_noon(const char *date);
 /* taxcloud_answer.c */
 void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                        size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
+void spw_taxcloud_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                        struct spw_answer *out);
 void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size_t count,
                              const char *const *keys, uint32_t status, const char *headers,
                              size_t headers_bytes, const char *body, size_t body_bytes,

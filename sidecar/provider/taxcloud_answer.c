@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "sidecar/provider/answer.h"
+#include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
 /* One line item of the answer into its place; false = out says why not. */
@@ -280,5 +281,29 @@ void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const ch
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     free(out->error_json);
     out->error_json = NULL;
+    json_decref(root);
+}
+
+void spw_taxcloud_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                        struct spw_answer *out)
+{
+    struct spw_sums sums;
+    size_t i;
+    json_t *item, *root = spw_wire_parse(body, body_bytes);
+    const json_t *carts = json_object_get(root, "items"), *cart = json_array_get(carts, 0);
+    const json_t *code = json_object_get(json_object_get(cart, "currency"), "currencyCode");
+    spw_sums_init(&sums, quote, 2, out);
+    bool is_good = spw_sums_currency(&sums, json_string_value(code));
+    if (json_array_size(carts) != 1 || json_array_size(json_object_get(cart, "lineItems")) == 0) {
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the answer does not hold the one cart asked for");
+        is_good = false;
+    }
+    json_array_foreach(json_object_get(cart, "lineItems"), i, item)
+    {
+        is_good = is_good &&
+                  spw_sums_line(&sums, NULL, NULL, json_object_get(json_object_get(item, "tax"), "amount"));
+    }
+    if (is_good)
+        spw_sums_finish(&sums, NULL, true);
     json_decref(root);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "sidecar/provider/answer.h"
+#include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
 static const struct spw_route routes[] = {
@@ -339,6 +340,28 @@ static void judge(const struct spw_route *route, uint32_t status, const char *he
     json_decref(root);
 }
 
+static void check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
+                  struct spw_answer *out)
+{
+    struct spw_sums sums;
+    size_t i;
+    json_t *item, *root = spw_wire_parse(body, body_bytes);
+    const json_t *tax = json_object_get(root, "tax"), *breakdown = json_object_get(tax, "breakdown");
+    const json_t *items = json_object_get(breakdown, "line_items");
+    const json_t *shipping = json_object_get(breakdown, "shipping");
+    bool is_good = true;
+    spw_sums_init(&sums, quote, 2, out);
+    json_array_foreach(items, i, item)
+    {
+        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(item, "tax_collectable"));
+    }
+    if (is_good && json_is_object(shipping))
+        is_good = spw_sums_line(&sums, NULL, NULL, json_object_get(shipping, "tax_collectable"));
+    if (is_good)
+        spw_sums_finish(&sums, json_object_get(tax, "amount_to_collect"), json_array_size(items) > 0);
+    json_decref(root);
+}
+
 /* ---- filing: an order with the tax that was collected ---- */
 
 static enum spw_status book(const struct spw_booking *booking, const struct spw_conf_account *account,
@@ -431,6 +454,7 @@ const struct spw_profile spw_profile_taxjar = {
     .build = build,
     .read = read_answer,
     .judge = judge,
+    .check = check,
     .ping = ping,
     .authorize = spw_wire_bearer,
     .token = spw_wire_token,

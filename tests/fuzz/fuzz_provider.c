@@ -55,6 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     spw_answer_clean_up(&answers[0]);
     p->judge(&route, status, "", 0, body, bytes - 1, &answers[0]);
     SPW_FUZZ_EXPECT(answers[0].error_json == NULL);
+    p->check(&q, body, bytes - 1, &answers[0]);
+    SPW_FUZZ_EXPECT(answers[0].kind == SPW_ANSWER_OK
+                        ? answers[0].tax_minor >= 0 && answers[0].tax_minor <= 7293
+                        : answers[0].kind == SPW_ANSWER_BROKEN);
     p->read_book(&booking, status, body, bytes - 1, &booked);
     p->read_book_back(&booking, status, body, bytes - 1, &booked);
     if (p->read_batch) {

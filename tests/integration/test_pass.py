@@ -144,6 +144,29 @@ def test_a_broken_answer_never_reaches_the_sdk(place, answer):
     assert told.status == 200 and tax_of(told) == 3.68 and told.headers["Spillway-Decision"] == "fallback"
 
 
+def lying(index=7, tax=3.68, currency="USD", items=1):
+    """An answer whose line is called as nobody asked, so that only its sums can be looked at."""
+    line = {"index": index, "itemId": "A", "tax": {"amount": tax, "rate": 0.092}}
+    return json.dumps({"items": [{"currency": {"currencyCode": currency}, "lineItems": [line]}] * items})
+
+
+def test_a_tax_that_cannot_be_one_never_reaches_the_sdk(place):
+    mock = place.mock()
+    sidecar = start(place, mock)
+    for body, is_live in ((lying(), True), (lying(tax=0), True), (lying(tax=39.98), True), (lying(tax=-3.68), False),
+                          (lying(tax=39.99), False), (lying(tax=1e30), False), (lying(tax="3.68"), False),
+                          (lying().replace("3.68", "NaN"), False), (lying().replace("3.68", "1e999"), False),
+                          (lying(currency="EUR"), False), (lying(items=2), False),
+                          (lying().replace('"amount"', '"amount": 1, "amount"'), False)):
+        mock.script({"status": 200, "body": body})
+        told = sidecar.sdk("POST", TAX + "/carts", cart())
+        assert told.headers["Spillway-Decision"] == ("live" if is_live else "fallback"), body
+        assert tax_of(told) == (json.loads(body)["items"][0]["lineItems"][0]["tax"]["amount"] if is_live else 3.68)
+        if is_live:
+            assert told.headers["Spillway-Tax-Minor"] == str(round(tax_of(told) * 100))
+        sidecar.ctl("breaker", "reset", "main")
+
+
 def test_a_calculation_of_several_carts_has_no_fallback(place, backend):
     """It cannot be told as one quote: passed on, or refused."""
     mock = place.mock("--rate", "0.092")

@@ -1,6 +1,7 @@
 /* profile_kit.h: what the tests of the profiles share: an account, a quote, and ways to ask a profile.
  *
- * Owns: nothing. Included by: test_avatax.c, test_taxjar.c, test_stripe.c, test_taxcloud_native.c, test_http_profile.c.
+ * Owns: nothing. Included by: test_avatax.c, test_taxjar.c, test_stripe.c, test_taxcloud_native.c, test_http_profile.c,
+ * test_sums.c.
  */
 #ifndef SPW_TESTS_PROFILE_KIT_H
 #define SPW_TESTS_PROFILE_KIT_H
