@@ -6,6 +6,7 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <grpc/grpc_security_constants.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/log.h>
@@ -16,6 +17,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "sidecar/ctl/credentials.h"
 
 #define UNARY_TIMEOUT_MS 10000
 
@@ -87,18 +90,26 @@ int spw_client_open(const struct spw_ctl *ctl, struct spw_client **out)
         return code;
     gpr_set_log_function(say_nothing);
     grpc_init();
+    grpc_channel_credentials *credentials;
+    code = spw_credentials_new(ctl, &credentials);
+    if (code) {
+        grpc_shutdown();
+        return code;
+    }
     struct spw_client *client = gpr_zalloc(sizeof *client);
     client->ctl = ctl;
     client->queue = grpc_completion_queue_create_for_pluck(NULL);
     /* A proxy of the environment is none of the pod's loopback. */
     grpc_arg args[] = {{.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_ENABLE_HTTP_PROXY}},
-                       {.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH}}};
+                       {.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH}},
+                       {.type = GRPC_ARG_STRING, .key = (char[]){GRPC_SSL_TARGET_NAME_OVERRIDE_ARG}}};
+    bool named = ctl->tls[SPW_CTL_TLS_CA] && ctl->server_name;
     args[0].value.integer = 0;
     args[1].value.integer = 16 * 1024 * 1024;
-    grpc_channel_args channel_args = {.num_args = 2, .args = args};
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    client->channel = grpc_channel_create(ctl->address, plain, &channel_args);
-    grpc_channel_credentials_release(plain);
+    args[2].value.string = (char *)ctl->server_name; /* gRPC only reads it */
+    grpc_channel_args channel_args = {.num_args = named ? 3 : 2, .args = args};
+    client->channel = grpc_channel_create(ctl->address, credentials, &channel_args);
+    grpc_channel_credentials_release(credentials);
     *out = client;
     return SPW_CTL_OK;
 }
@@ -236,6 +247,11 @@ static int tell(const struct spw_client_call *call)
         reached ? ""
         : call->status == GRPC_STATUS_DEADLINE_EXCEEDED
             ? ": give it longer by --timeout, and look at the sidecar's log"
+        : ctl->tls[SPW_CTL_TLS_CA]
+            ? ": is it running? Does --ca hold the authority of its certificate, which names this host (else "
+              "--server-name)? Is the authority of --cert in its listen.control_tls.client_ca_file?"
+        : strncmp(ctl->address, "unix:", 5) != 0
+            ? ": is the sidecar running? A port of listen.control_tls wants --ca, --cert and --key"
             : ": is the sidecar running? name another address by --address or SPILLWAY_CONTROL";
     if (ctl->json) {
         json_t *object = json_pack("{s:{s:s, s:s*, s:s*, s:s}}", "error", "code", code_name(call->status),

@@ -37,6 +37,9 @@ struct spw_ctl_command {
     int (*run)(struct spw_ctl *ctl);
 };
 
+/* Files of mutual TLS. */
+enum spw_ctl_tls { SPW_CTL_TLS_CA, SPW_CTL_TLS_CERT, SPW_CTL_TLS_KEY, SPW_CTL_TLS_COUNT };
+
 struct spw_ctl {
     const struct spw_ctl_command *command;
     char **words;     /* all that is no option; freed by main */
@@ -44,6 +47,8 @@ struct spw_ctl {
     int arguments_count;
     const char *values[SPW_CTL_OPTIONS_MAX_COUNT]; /* of command->options; "" for one that takes no value */
     const char *address;                           /* gRPC's form: "unix:/path" or "host:port" */
+    const char *tls[SPW_CTL_TLS_COUNT]; /* NULL = plain: all or none, when the options have been read */
+    const char *server_name;            /* of the sidecar's certificate; NULL = the address' */
     bool json;
     bool help;
     uint64_t timeout_ms; /* 0 = the command's own */

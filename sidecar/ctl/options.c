@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "sidecar/conf/conf.h"
+#include "sidecar/ctl/credentials.h"
 
 #define DEFAULT_ADDRESS "unix:/run/spillway/pub/control.sock"
 #define TIMEOUT_MAX_MS  UINT64_C(86400000)
@@ -24,8 +25,14 @@ static const struct spw_ctl_command *const tables[TABLES_COUNT] = {
 
 static const char COMMON_HELP[] =
     "Common options:\n"
-    "  --address ADDRESS   unix:/path, or HOST:PORT of a port that reads only\n"
+    "  --address ADDRESS   unix:/path; or HOST:PORT of listen.control, which only reads,\n"
+    "                      or of listen.control_tls, with the four below\n"
     "                      (default: $SPILLWAY_CONTROL, else " DEFAULT_ADDRESS ")\n"
+    "  --ca FILE           PEM: the authority that signed the sidecar's certificate ($SPILLWAY_CA)\n"
+    "  --cert FILE         PEM: your certificate; its name has the role ($SPILLWAY_CERT)\n"
+    "  --key FILE          PEM: its private key ($SPILLWAY_KEY)\n"
+    "  --server-name NAME  the name in the sidecar's certificate, where HOST is another,\n"
+    "                      as behind a port-forward ($SPILLWAY_SERVER_NAME)\n"
     "  --json              for machines: JSON on stdout, failures as JSON on stderr\n"
     "  --timeout TIME      how long to wait for the answer, as 500ms, 30s, 5m\n"
     "  --help              this text\n";
@@ -197,11 +204,35 @@ static int choose(struct spw_ctl *ctl, char **words, int *words_count, const cha
     return 0;
 }
 
+/* Where the text of a common option goes; NULL = it is none, or its value is no text. */
+static const char **common_text(struct spw_ctl *ctl, const char *name, size_t bytes)
+{
+    const struct {
+        const char *name;
+        const char **place;
+    } texts[] = {{"--address", &ctl->address},
+                 {"--ca", &ctl->tls[SPW_CTL_TLS_CA]},
+                 {"--cert", &ctl->tls[SPW_CTL_TLS_CERT]},
+                 {"--key", &ctl->tls[SPW_CTL_TLS_KEY]},
+                 {"--server-name", &ctl->server_name}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strlen(texts[i].name) == bytes && memcmp(texts[i].name, name, bytes) == 0)
+            return texts[i].place;
+    }
+    return NULL;
+}
+
+static bool is_timeout(const char *name, size_t bytes)
+{
+    return bytes == 9 && memcmp(name, "--timeout", 9) == 0;
+}
+
 static int set_common(struct spw_ctl *ctl, const char *name, size_t bytes, const char *value)
 {
-    if (bytes == 9 && memcmp(name, "--address", 9) == 0) {
-        ctl->address = value;
-    } else if (bytes == 9 && memcmp(name, "--timeout", 9) == 0) {
+    const char **text = common_text(ctl, name, bytes);
+    if (text) {
+        *text = value;
+    } else if (is_timeout(name, bytes)) {
         struct spw_error err;
         if (spw_parse_duration_ms(value, &ctl->timeout_ms, &err))
             return spw_ctl_usage(ctl, "--timeout: %s", err.text);
@@ -211,9 +242,9 @@ static int set_common(struct spw_ctl *ctl, const char *name, size_t bytes, const
     return 0;
 }
 
-static bool is_common_with_value(const char *name, size_t bytes)
+static bool is_common_with_value(struct spw_ctl *ctl, const char *name, size_t bytes)
 {
-    return bytes == 9 && (memcmp(name, "--address", 9) == 0 || memcmp(name, "--timeout", 9) == 0);
+    return common_text(ctl, name, bytes) || is_timeout(name, bytes);
 }
 
 /* Second pass, when the command is known: its own options. */
@@ -231,7 +262,7 @@ static int set_own(struct spw_ctl *ctl, int argc, char **argv)
         size_t bytes = strcspn(word, "=");
         if (strcmp(word, "--json") == 0 || strcmp(word, "--help") == 0)
             continue;
-        if (is_common_with_value(word, bytes)) {
+        if (is_common_with_value(ctl, word, bytes)) {
             i += word[bytes] != '=';
             continue;
         }
@@ -280,7 +311,7 @@ static int split(struct spw_ctl *ctl, int argc, char **argv, char **words, int *
             ctl->json = true;
         } else if (strcmp(word, "--help") == 0) {
             ctl->help = true;
-        } else if (is_common_with_value(word, bytes) || takes_value(word, bytes)) {
+        } else if (is_common_with_value(ctl, word, bytes) || takes_value(word, bytes)) {
             if (!has_value && i + 1 == argc)
                 return spw_ctl_usage(ctl, "%.*s needs a value", (int)bytes, word);
             const char *value = has_value ? word + bytes + 1 : argv[++i];
@@ -300,6 +331,9 @@ static void settle_address(struct spw_ctl *ctl)
         wanted = DEFAULT_ADDRESS;
     snprintf(address, sizeof address, "%s%s", *wanted == '/' ? "unix:" : "", wanted);
     ctl->address = address;
+    const char *name = getenv("SPILLWAY_SERVER_NAME");
+    if (!ctl->server_name && name && *name)
+        ctl->server_name = name;
 }
 
 int spw_ctl_options_read(struct spw_ctl *ctl, int argc, char **argv, const char **group)
@@ -320,7 +354,7 @@ int spw_ctl_options_read(struct spw_ctl *ctl, int argc, char **argv, const char 
     if (ctl->command->arguments_max >= 0 && words_count > ctl->command->arguments_max)
         return spw_ctl_usage(ctl, "%s is one word too many", ctl->arguments[ctl->command->arguments_max]);
     settle_address(ctl);
-    return 0;
+    return spw_credentials_settle(ctl);
 }
 
 /* ---- help ---- */

@@ -1,7 +1,8 @@
-"""Certificates made with openssl: an authority, and what it signs."""
+"""Certificates made with openssl: an authority, and what it signs; a sidecar with the mutual-TLS door of the control API."""
+import shutil
 import subprocess
 
-from harness import WATCHDOG_S
+from harness import WATCHDOG_S, free_port
 
 
 def openssl(*words):
@@ -26,3 +27,34 @@ class Authority:
         openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-out", cert,
                 "-days", days, "-extfile", extension)
         return cert, key
+
+
+class TlsDoor:
+    """A sidecar with the TLS door; what its clients are signed by (clients), and what signed its own (servers)."""
+
+    def __init__(self, place):
+        self.directory = place.directory / "certificates"
+        self.directory.mkdir()
+        self.clients, self.servers = Authority(self.directory, "clients"), Authority(self.directory, "servers")
+        cert, key = self.servers.sign("spillway", "IP:127.0.0.1,DNS:spillway.pod")
+        self.cert, self.key, self.ca = (self.directory / n for n in ("tls.crt", "tls.key", "ca.crt"))
+        self.install(cert, key, self.clients.cert)
+        self.port = free_port()
+        self.sidecar = place.sidecar("http://127.0.0.1:1", config={"listen": {"control_tls": {
+            "address": f"127.0.0.1:{self.port}", "cert_file": str(self.cert), "key_file": str(self.key),
+            "client_ca_file": str(self.ca),
+            "roles": {"viewer": "read", "on-call.example": "operate", "spiffe://shop/admin": "admin"}}}})
+
+    def install(self, cert, key, ca):
+        """As a mounted Secret is swapped: a rename over the name."""
+        for source, target in ((cert, self.cert), (key, self.key), (ca, self.ca)):
+            fresh = target.with_suffix(".fresh")
+            shutil.copy(source, fresh)
+            fresh.rename(target)
+
+    def channel(self, client=None, servers=None):
+        import grpc
+        cert, key = client or (None, None)
+        credentials = grpc.ssl_channel_credentials(
+            (servers or self.servers).cert.read_bytes(), key and key.read_bytes(), cert and cert.read_bytes())
+        return grpc.secure_channel(f"127.0.0.1:{self.port}", credentials)

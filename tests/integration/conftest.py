@@ -30,6 +30,13 @@ def backend(request):
 
 
 @pytest.fixture
+def tls(place):
+    """A sidecar whose control API is served by certificate too."""
+    from certificates import TlsDoor
+    return TlsDoor(place)
+
+
+@pytest.fixture
 def place(request):
     """A Place on the test's back-end; after a failure the directory stays and the logs are shown."""
     backend = request.getfixturevalue("backend") if "backend" in request.fixturenames else None

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from certificates import Authority
 from control_stubs import stubs
 from harness import WATCHDOG_S
 
@@ -108,22 +109,43 @@ def looked(seen):
 
 
 def run(*command):
-    answer = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=WATCHDOG_S,
-                            env={**os.environ, "NODE_PATH": str(CLIENTS / "node_modules")})
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=WATCHDOG_S,
+                          env={**os.environ, "NODE_PATH": str(CLIENTS / "node_modules")})
+
+
+CLIENT = {"node": [NODE, Path(__file__).parent / "clients" / "node" / "client.js", ROOT / "proto"],
+          "go": [CLIENTS / "client"]}
+LANGUAGES = [
+    pytest.param("node", marks=pytest.mark.skipif(
+        not NODE or not (CLIENTS / "node_modules" / "@grpc" / "proto-loader").exists(),
+        reason="no Node, or tests/integration/clients/build could not install @grpc/grpc-js")),
+    pytest.param("go", marks=pytest.mark.skipif(
+        not (CLIENTS / "client").exists(), reason="tests/integration/clients/build could not build the Go client"))]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_another_language(socket, language):
+    answer = run(*CLIENT[language], f"unix:{socket}")
     assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
+    looked(json.loads(answer.stdout))
 
 
-@pytest.mark.skipif(not NODE or not (CLIENTS / "node_modules" / "@grpc" / "proto-loader").exists(),
-                    reason="no Node, or tests/integration/clients/build could not install @grpc/grpc-js")
-def test_node(socket):
-    looked(run(NODE, Path(__file__).parent / "clients" / "node" / "client.js", socket, ROOT / "proto"))
-
-
-@pytest.mark.skipif(not (CLIENTS / "client").exists(),
-                    reason="tests/integration/clients/build could not build the Go client")
-def test_go(socket):
-    looked(run(CLIENTS / "client", socket))
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_another_language_by_mutual_tls(tls, language):
+    """The same, each refusal told; only then is anything asked for."""
+    stranger = Authority(tls.directory, "strangers")
+    admin = tls.clients.sign("y", "URI:spiffe://shop/admin")
+    for ca, (cert, key), words in (
+            (stranger, admin, ("Unavailable", "UNAVAILABLE")),
+            (tls.servers, stranger.sign("y", "URI:spiffe://shop/admin"), ("Unavailable", "UNAVAILABLE")),
+            (tls.servers, tls.clients.sign("old", "URI:spiffe://shop/admin", days=-1), ("Unavailable", "UNAVAILABLE")),
+            (tls.servers, tls.clients.sign("somebody"), ("PermissionDenied", "PERMISSION_DENIED"))):
+        answer = run(*CLIENT[language], f"127.0.0.1:{tls.port}", ca.cert, cert, key)
+        assert answer.returncode != 0 and any(word in answer.stderr for word in words), (cert, answer)
+    answer = run(*CLIENT[language], f"127.0.0.1:{tls.port}", tls.servers.cert, *admin)
+    assert answer.returncode == 0, answer.stderr
+    looked(json.loads(answer.stdout))
 
 
 def test_python(socket):

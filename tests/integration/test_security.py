@@ -63,40 +63,9 @@ def check_role(channel, role):
             assert code == grpc.StatusCode.PERMISSION_DENIED, (name, role, code)
 
 
-@pytest.fixture
-def tls(place):
-    """A sidecar with the TLS door, its authority, and channel(cert, key, ca) to it."""
-    class Tls:
-        def __init__(self):
-            self.directory = place.directory / "certificates"
-            self.directory.mkdir()
-            self.clients, self.servers = Authority(self.directory, "clients"), Authority(self.directory, "servers")
-            cert, key = self.servers.sign("spillway", "IP:127.0.0.1")
-            self.cert, self.key, self.ca = (self.directory / n for n in ("tls.crt", "tls.key", "ca.crt"))
-            self.install(cert, key, self.clients.cert)
-            self.port = free_port()
-            self.sidecar = place.sidecar(DOWN, config={"listen": {"control_tls": {
-                "address": f"127.0.0.1:{self.port}", "cert_file": str(self.cert), "key_file": str(self.key),
-                "client_ca_file": str(self.ca),
-                "roles": {"viewer": "read", "on-call.example": "operate", "spiffe://shop/admin": "admin"}}}})
-
-        def install(self, cert, key, ca):
-            """As a mounted Secret is swapped: a rename over the name."""
-            for source, target in ((cert, self.cert), (key, self.key), (ca, self.ca)):
-                fresh = target.with_suffix(".fresh")
-                shutil.copy(source, fresh)
-                fresh.rename(target)
-
-        def channel(self, client=None, servers=None):
-            cert, key = client or (None, None)
-            credentials = grpc.ssl_channel_credentials(
-                (servers or self.servers).cert.read_bytes(), key and key.read_bytes(), cert and cert.read_bytes())
-            return grpc.secure_channel(f"127.0.0.1:{self.port}", credentials)
-
-        def connects(self, *words):
-            with self.channel(*words) as channel:
-                return code_of(CALLS["Limits.List"][1], channel)
-    return Tls()
+def connects(tls, *words):
+    with tls.channel(*words) as channel:
+        return code_of(CALLS["Limits.List"][1], channel)
 
 
 @needs_openssl
@@ -112,10 +81,10 @@ def test_each_certificate_has_its_role(tls):
 def test_wrong_expired_and_missing_certificates_are_refused(tls):
     stranger = Authority(tls.directory, "strangers")
     good = tls.clients.sign("viewer")
-    assert tls.connects(good) == grpc.StatusCode.OK
+    assert connects(tls, good) == grpc.StatusCode.OK
     for client in (None, stranger.sign("viewer"), tls.clients.sign("viewer-old", days=-1), tls.servers.sign("viewer")):
-        assert tls.connects(client) == grpc.StatusCode.UNAVAILABLE, client
-    assert tls.connects(good, stranger) == grpc.StatusCode.UNAVAILABLE, "the client checks the sidecar too"
+        assert connects(tls, client) == grpc.StatusCode.UNAVAILABLE, client
+    assert connects(tls, good, stranger) == grpc.StatusCode.UNAVAILABLE, "the client checks the sidecar too"
     with grpc.insecure_channel(f"127.0.0.1:{tls.port}") as plain:
         assert code_of(CALLS["Health.Check"][1], plain) == grpc.StatusCode.UNAVAILABLE
     assert "PRIVATE KEY" not in tls.sidecar.log()
@@ -128,12 +97,12 @@ def test_certificates_are_rotated_under_a_running_sidecar(tls):
         assert code_of(CALLS["Limits.List"][1], kept) == grpc.StatusCode.OK
         clients, servers = Authority(tls.directory, "clients2"), Authority(tls.directory, "servers2")
         tls.install(*servers.sign("spillway", "IP:127.0.0.1"), clients.cert)
-        assert tls.connects(clients.sign("viewer"), servers) == grpc.StatusCode.OK
-        assert tls.connects(old, servers) == grpc.StatusCode.UNAVAILABLE, "its authority is trusted no more"
+        assert connects(tls, clients.sign("viewer"), servers) == grpc.StatusCode.OK
+        assert connects(tls, old, servers) == grpc.StatusCode.UNAVAILABLE, "its authority is trusted no more"
         assert code_of(CALLS["Limits.List"][1], kept) == grpc.StatusCode.OK, "a connection lives on"
     assert "the new ones are in use" in tls.sidecar.log()
     tls.key.write_text("no key")
-    assert tls.connects(clients.sign("viewer"), servers) == grpc.StatusCode.OK, "the last good ones stay in use"
+    assert connects(tls, clients.sign("viewer"), servers) == grpc.StatusCode.OK, "the last good ones stay in use"
     tls.sidecar.wait_log("cannot be used together")
 
 
@@ -238,3 +207,64 @@ def test_nothing_that_was_made_is_open_to_others(place):
         assert mode & 0o007 == 0, (path, oct(mode))
         if path.parent == place.pub and stat.S_ISREG(path.stat().st_mode):
             assert mode & 0o030 == 0, ("the group only reads", path, oct(mode))
+
+
+# ---- spillwayctl by certificate ----
+
+def ctl(tls, *words, client=None, ca=None, environment=None):
+    """spillwayctl at the TLS door."""
+    files = [] if client is None else ["--ca", (ca or tls.servers).cert, "--cert", client[0], "--key", client[1]]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_C")}
+    return subprocess.run([BIN / "spillwayctl", *words, "--address", f"127.0.0.1:{tls.port}", *files],
+                          capture_output=True, text=True, timeout=WATCHDOG_S, env={**clean, **(environment or {})})
+
+
+@needs_openssl
+def test_spillwayctl_by_certificate(tls):
+    admin, viewer = tls.clients.sign("y", "URI:spiffe://shop/admin"), tls.clients.sign("viewer")
+    assert "main" in ctl(tls, "limits", "list", client=viewer).stdout
+    refused = ctl(tls, "limits", "set", "main", "--rate", "5/s", client=viewer)
+    assert refused.returncode == 1 and "PERMISSION_DENIED" in refused.stderr and "roles" in refused.stderr
+    done = ctl(tls, "limits", "set", "main", "--rate", "5/s", client=admin)
+    assert done.returncode == 0, done.stderr
+    audit = ctl(tls, "audit", "--by-hand", "--json", client=viewer)
+    assert '"certificate y"' in audit.stdout, audit.stdout
+    by_environment = ctl(tls, "status", environment={
+        "SPILLWAY_CA": str(tls.servers.cert), "SPILLWAY_CERT": str(viewer[0]), "SPILLWAY_KEY": str(viewer[1])})
+    assert by_environment.returncode == 0, by_environment.stderr
+
+
+@needs_openssl
+def test_spillwayctl_tells_which_file_is_wrong(tls):
+    good, other = tls.clients.sign("viewer"), tls.clients.sign("other")
+    old, stranger = tls.clients.sign("viewer-old", days=-1), Authority(tls.directory, "strangers")
+    empty = tls.directory / "empty"
+    empty.write_text("")
+    for client, ca, code, words in (
+            (None, None, 3, ("listen.control_tls", "--ca")),
+            (stranger.sign("viewer"), None, 3, ("client_ca_file",)),
+            (good, stranger, 3, ("--ca",)),
+            (old, None, 1, ("--cert", "has expired")),
+            ((good[0], other[1]), None, 1, ("--key", "is not the key")),
+            ((good[1], good[1]), None, 1, ("--cert", "holds no certificate")),
+            ((good[0], "/nowhere/key"), None, 1, ("--key /nowhere/key", "No such file")),
+            ((empty, good[1]), None, 1, ("--cert", "is empty"))):
+        answer = ctl(tls, "status", client=client, ca=ca)
+        assert answer.returncode == code, (client, answer)
+        assert all(word in answer.stderr for word in words) and "PRIVATE" not in answer.stderr, answer.stderr
+    for words, told in ((("--cert", good[0]), "--ca is missing"), (("--ca", good[0], "--cert", good[0]), "--key is missing"),
+                        (("--address", "unix:/nowhere", "--ca", good[0]), "HOST:PORT")):
+        answer = ctl(tls, "status", *words) if "--address" not in words else subprocess.run(
+            [BIN / "spillwayctl", "status", *words], capture_output=True, text=True, timeout=WATCHDOG_S)
+        assert answer.returncode == 2 and told in answer.stderr, answer
+
+
+@needs_openssl
+def test_spillwayctl_behind_a_port_forward(tls):
+    """The name in the certificate is another than the host's."""
+    viewer = tls.clients.sign("viewer")
+    cert, key = tls.servers.sign("elsewhere", "DNS:spillway.pod")
+    tls.install(cert, key, tls.clients.cert)
+    wrong = ctl(tls, "status", client=viewer)
+    assert wrong.returncode == 3 and "--server-name" in wrong.stderr, wrong
+    assert ctl(tls, "status", "--server-name", "spillway.pod", client=viewer).returncode == 0

@@ -1,10 +1,13 @@
 // The control API from Go: grpc-go, with stubs made by protoc-gen-go.
 //
-//	client SOCKET     prints one JSON object: what it saw
+//	client unix:SOCKET                  prints one JSON object: what it saw
+//	client HOST:PORT CA CERT KEY        the same by mutual TLS
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -29,10 +33,26 @@ func must(err error) {
 	}
 }
 
+// Plain, or what the three files say.
+func transport(files []string) credentials.TransportCredentials {
+	if len(files) == 0 {
+		return insecure.NewCredentials()
+	}
+	ca, err := os.ReadFile(files[0])
+	must(err)
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(ca) {
+		must(errors.New("no authority in " + files[0]))
+	}
+	own, err := tls.LoadX509KeyPair(files[1], files[2])
+	must(err)
+	return credentials.NewTLS(&tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{own}})
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(transport(os.Args[2:])))
 	must(err)
 	seen := map[string]any{}
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})

@@ -1,16 +1,19 @@
 // The control API from Node: @grpc/grpc-js with the schema read at run time.
-//   node client.js SOCKET PROTO_DIRECTORY     prints one JSON object: what it saw
+//   node client.js PROTO_DIRECTORY unix:SOCKET                  prints one JSON object: what it saw
+//   node client.js PROTO_DIRECTORY HOST:PORT CA CERT KEY        the same by mutual TLS
 'use strict';
+const fs = require('fs');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 
-const [socket, protos] = process.argv.slice(2);
+const [protos, address, ...files] = process.argv.slice(2);
 const definition = loader.loadSync(['spillway/v1/control.proto', 'grpc/health/v1/health.proto'],
   {includeDirs: [protos], keepCase: true, longs: Number, enums: String});
 const root = grpc.loadPackageDefinition(definition);
 const v1 = root.spillway.v1;
-const plain = grpc.credentials.createInsecure();
-const stub = (service) => new service(`unix:${socket}`, plain);
+const [ca, cert, key] = files.map((file) => fs.readFileSync(file));
+const credentials = ca ? grpc.credentials.createSsl(ca, key, cert) : grpc.credentials.createInsecure();
+const stub = (service) => new service(address, credentials);
 const ask = (client, method, request) => new Promise((done, fail) =>
   client[method](request, (error, reply) => error ? fail(error) : done(reply)));
 const all = (stream) => new Promise((done, fail) => {
