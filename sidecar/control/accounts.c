@@ -54,7 +54,7 @@ static void list_on_loop(struct spw_call *call)
 
 void spw_accounts_list(struct spw_call *call)
 {
-    spw_call_to_loop(call, list_on_loop);
+    spw_call_at_once(call, list_on_loop);
 }
 
 static void get_on_loop(struct spw_call *call)
@@ -81,5 +81,5 @@ void spw_accounts_get(struct spw_call *call)
     if (spw_name_check("account", ((Spillway__V1__GetAccountRequest *)call->request)->account, &err))
         spw_call_fail(call, &err);
     else
-        spw_call_to_loop(call, get_on_loop);
+        spw_call_at_once(call, get_on_loop);
 }

@@ -49,7 +49,7 @@ static void list_on_loop(struct spw_call *call)
 
 void spw_breakers_list(struct spw_call *call)
 {
-    spw_call_to_loop(call, list_on_loop);
+    spw_call_at_once(call, list_on_loop);
 }
 
 void spw_breakers_get(struct spw_call *call)
@@ -58,7 +58,7 @@ void spw_breakers_get(struct spw_call *call)
     if (spw_name_check("account", ((Spillway__V1__GetBreakerRequest *)call->request)->account, &err))
         spw_call_fail(call, &err);
     else
-        spw_call_to_loop(call, get_on_loop);
+        spw_call_at_once(call, get_on_loop);
 }
 
 static enum spw_status take_mode(Spillway__V1__BreakerMode mode, enum spw_breaker_mode *out,
@@ -268,5 +268,5 @@ void spw_breakers_set(struct spw_call *call)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "for_ms: is for settings and force: reset and trip go over by themselves");
     else
-        spw_call_to_loop(call, set_on_loop);
+        spw_call_at_once(call, set_on_loop);
 }

@@ -5,6 +5,7 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static void call_destroy(struct spw_call *call)
     bool begun = call->begun;
     if (call->on_free)
         call->on_free(call);
+    gpr_free(call->keeping);
     if (call->request)
         protobuf_c_message_free_unpacked(call->request, NULL);
     if (call->payload)
@@ -243,6 +245,16 @@ static void on_close(struct spw_call *call, bool ok)
 
 /* ---- loop ---- */
 
+void spw_call_run(struct spw_call *call, spw_call_fn *fn)
+{
+    bool late = gpr_time_cmp(gpr_now(call->deadline.clock_type), call->deadline) >= 0;
+    if (late || spw_call_is_cancelled(call))
+        spw_call_refuse(call, late ? GRPC_STATUS_DEADLINE_EXCEEDED : GRPC_STATUS_CANCELLED,
+                        "the caller gave up before it was begun: nothing was changed");
+    else
+        fn(call);
+}
+
 void spw_call_to_loop(struct spw_call *call, spw_call_fn *fn)
 {
     struct spw_control *control = call->control;
@@ -262,6 +274,20 @@ void spw_call_to_loop(struct spw_call *call, spw_call_fn *fn)
         spw_loop_post(control->loop, &control->task);
     if (gone)
         spw_call_end_stopping(call);
+}
+
+void spw_call_at_once(struct spw_call *call, spw_call_fn *fn)
+{
+    struct spw_control *control = call->control;
+    pthread_mutex_lock(&control->lock);
+    bool others = control->jobs_posted; /* were here before */
+    pthread_mutex_unlock(&control->lock);
+    if (others || !spw_loop_enter(control->loop)) {
+        spw_call_to_loop(call, fn);
+        return;
+    }
+    spw_call_run(call, fn);
+    spw_loop_leave(control->loop);
 }
 
 /* ---- answers ---- */

@@ -2,7 +2,7 @@
  *
  * Owns: struct spw_call. Called by: the method files (limits.c, ...) and server.c.
  * Thread: a call begins on the server's thread (the one that reads the completion queue) and may be carried to the
- * loop thread once by spw_call_to_loop. Functions marked "any" may be called from both. A method touches its call only
+ * loop thread once by spw_call_to_loop or spw_call_at_once. Functions marked "any" may be called from both. A method touches its call only
  * on the thread it was called on, and no more after it has answered, except in the functions it registered.
  *
  * Each batch in flight, the job on the loop and the peer's presence hold the call; the last one to let go frees it.
@@ -45,6 +45,7 @@ struct spw_call {
     spw_call_message_fn *on_message; /* server's thread: what spw_call_receive asked for */
     spw_call_fn *on_closed;          /* server's thread: the peer is answered or gone */
     spw_call_fn *on_free;            /* any thread: free `own` */
+    void *keeping;                   /* persist.c's, freed with the call */
 
     /* Private to call.c and server.c. */
     grpc_call *grpc;
@@ -77,6 +78,11 @@ bool spw_call_is_cancelled(const struct spw_call *call);
 
 /* Run fn on the loop thread, in the order posted. When the loop runs no more the call is answered UNAVAILABLE. */
 void spw_call_to_loop(struct spw_call *call, spw_call_fn *fn);
+/* The same for what is short and changes no watch of the loop: as a visit of this thread where the loop waits
+ * (spw_loop_enter), which spares the caller two changes of threads. Server's thread. */
+void spw_call_at_once(struct spw_call *call, spw_call_fn *fn);
+/* fn, unless the caller has given up. On the loop thread, or on a visit. */
+void spw_call_run(struct spw_call *call, spw_call_fn *fn);
 
 /* The last answer, exactly one of these; a second one is dropped. Any. */
 void spw_call_reply(struct spw_call *call, const ProtobufCMessage *message);

@@ -3,8 +3,9 @@
  * Owns: the control sockets, the gRPC server and its one thread. Called by: main. Thread: every function here is for
  * the loop thread, except spw_control_serving_set, which any thread may call.
  *
- * What touches the segment is posted to the loop and runs there; gRPC's threads never touch it. Flags are read from
- * the store on the server's own thread, page by page.
+ * What touches the segment is posted to the loop and runs there, or, when it is short, on a visit of the server's thread
+ * between two turns (spw_loop_enter); gRPC's own threads never touch it. Flags are read from the store on the server's
+ * thread, page by page.
  *
  *     spw_control_start ... spw_control_serving_set(true) ... spw_control_drain ... (loop runs on) ... spw_control_stop
  */
@@ -48,6 +49,11 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
 
 /* The port of tcp_listen (it may be given as 0), 0 = none. */
 uint16_t spw_control_tcp_port(const struct spw_control *control);
+
+/* Around a reload of the configuration, for the journal: what moved before is not put down to it, and what it did, or
+ * why it was refused (NULL = it was taken), is told to watchers and auditors. */
+void spw_control_reload_begin(struct spw_control *control);
+void spw_control_reload_end(struct spw_control *control, uint32_t changes_count, const char *refusal);
 
 /* What grpc.health.v1 answers, and every Watch is told. Any thread. */
 void spw_control_serving_set(struct spw_control *control, bool serving);

@@ -42,7 +42,7 @@ void spw_gates_get(struct spw_call *call)
     if (spw_name_check("account", ((Spillway__V1__GetGateRequest *)call->request)->account, &err))
         spw_call_fail(call, &err);
     else
-        spw_call_to_loop(call, get_on_loop);
+        spw_call_at_once(call, get_on_loop);
 }
 
 static void set_on_loop(struct spw_call *call)
@@ -84,5 +84,5 @@ void spw_gates_set(struct spw_call *call)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "shut_for_ms: is missing: give the milliseconds to be shut, or 0 to open it");
     else
-        spw_call_to_loop(call, set_on_loop);
+        spw_call_at_once(call, set_on_loop);
 }

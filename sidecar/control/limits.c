@@ -36,7 +36,7 @@ static void list_on_loop(struct spw_call *call)
 
 void spw_limits_list(struct spw_call *call)
 {
-    spw_call_to_loop(call, list_on_loop);
+    spw_call_at_once(call, list_on_loop);
 }
 
 static void get_on_loop(struct spw_call *call)
@@ -65,7 +65,7 @@ void spw_limits_get(struct spw_call *call)
         (request->limiter && spw_name_check("limiter", request->limiter, &err)))
         spw_call_fail(call, &err);
     else
-        spw_call_to_loop(call, get_on_loop);
+        spw_call_at_once(call, get_on_loop);
 }
 
 /* Text, numbers, or both if they agree. */
@@ -312,5 +312,5 @@ void spw_limits_set(struct spw_call *call)
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "everywhere: is for killed and observed_only of all accounts: leave the rest out");
     else
-        spw_call_to_loop(call, set_on_loop);
+        spw_call_at_once(call, set_on_loop);
 }

@@ -242,11 +242,7 @@ static void run_jobs(struct spw_loop *loop, struct spw_loop_task *task)
     pthread_mutex_unlock(&control->lock);
     while (call) {
         struct spw_call *next = call->job_next;
-        if (spw_call_is_cancelled(call))
-            spw_call_refuse(call, GRPC_STATUS_CANCELLED,
-                            "the caller gave up before it was begun: nothing was changed");
-        else
-            call->job(call);
+        spw_call_run(call, call->job);
         spw_call_release(call);
         call = next;
     }
@@ -406,6 +402,16 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
                 control->tcp_port);
     *out = control;
     return SPW_STATUS_OK;
+}
+
+void spw_control_reload_begin(struct spw_control *control)
+{
+    spw_record_look(control->record, NULL, &SPW_DOER_SIDECAR);
+}
+
+void spw_control_reload_end(struct spw_control *control, uint32_t changes_count, const char *refusal)
+{
+    spw_record_reload(control->record, changes_count, refusal);
 }
 
 uint16_t spw_control_tcp_port(const struct spw_control *control)

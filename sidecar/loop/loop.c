@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,10 @@ struct spw_loop {
     char reason[256];
     uint64_t now_ns;
     bool firing_timers;
+
+    pthread_mutex_t turn_lock; /* held by the loop but for its waits, and by a visitor meanwhile */
+    bool running;              /* under turn_lock */
+    uint64_t waits_until_ns;   /* under turn_lock: the timer that the wait was cut to */
 
     struct slot *slots; /* slots[0] is never given out */
     uint32_t slot_count;
@@ -124,6 +129,7 @@ enum spw_status spw_loop_new(enum spw_loop_backend wanted, struct spw_loop **out
     }
     atomic_init(&loop->posted, NULL);
     atomic_init(&loop->stopping, false);
+    pthread_mutex_init(&loop->turn_lock, NULL);
     loop->now_ns = clock_ns();
     enum spw_status status = choose_backend(loop, wanted, err);
     if (status != SPW_STATUS_OK) {
@@ -151,6 +157,7 @@ void spw_loop_destroy(struct spw_loop *loop)
     spw_loop_watch_close(loop, &loop->wake);
     loop->ops->close(loop->state);
     spw_timers_clean_up(&loop->timers);
+    pthread_mutex_destroy(&loop->turn_lock);
     free(loop->slots);
     free(loop);
 }
@@ -349,16 +356,46 @@ void spw_loop_stop(struct spw_loop *loop)
     wake(loop);
 }
 
-/* -------- running -------- */
+/* -------- visits -------- */
 
-static uint64_t time_to_wait_ns(const struct spw_loop *loop)
+static uint64_t first_timer_ns(const struct spw_loop *loop)
 {
     const struct spw_loop_timer *timer = spw_timers_first(&loop->timers);
-    if (timer == NULL) {
+    return timer == NULL ? SPW_LOOP_FOREVER : timer->at_ns;
+}
+
+bool spw_loop_enter(struct spw_loop *loop)
+{
+    if (pthread_mutex_trylock(&loop->turn_lock) != 0) {
+        return false;
+    }
+    if (!loop->running) {
+        pthread_mutex_unlock(&loop->turn_lock);
+        return false;
+    }
+    loop->now_ns = clock_ns();
+    return true;
+}
+
+void spw_loop_leave(struct spw_loop *loop)
+{
+    bool sleeps_too_long = first_timer_ns(loop) < loop->waits_until_ns;
+    pthread_mutex_unlock(&loop->turn_lock);
+    if (sleeps_too_long) {
+        wake(loop);
+    }
+}
+
+/* -------- running -------- */
+
+static uint64_t time_to_wait_ns(struct spw_loop *loop)
+{
+    loop->waits_until_ns = first_timer_ns(loop);
+    if (loop->waits_until_ns == SPW_LOOP_FOREVER) {
         return SPW_LOOP_FOREVER;
     }
     uint64_t now_ns = clock_ns();
-    return timer->at_ns <= now_ns ? 0 : timer->at_ns - now_ns;
+    return loop->waits_until_ns <= now_ns ? 0 : loop->waits_until_ns - now_ns;
 }
 
 static void deliver(struct spw_loop *loop, const struct spw_loop_event *event)
@@ -377,8 +414,11 @@ static void deliver(struct spw_loop *loop, const struct spw_loop_event *event)
 static enum spw_status turn(struct spw_loop *loop, bool *stopping, struct spw_error *err)
 {
     size_t count = 0;
+    uint64_t wait_ns = time_to_wait_ns(loop);
+    pthread_mutex_unlock(&loop->turn_lock);
     enum spw_status status =
-        loop->ops->wait(loop->state, time_to_wait_ns(loop), loop->events, EVENTS_PER_TURN, &count, err);
+        loop->ops->wait(loop->state, wait_ns, loop->events, EVENTS_PER_TURN, &count, err);
+    pthread_mutex_lock(&loop->turn_lock);
     if (status != SPW_STATUS_OK) {
         return status;
     }
@@ -399,8 +439,12 @@ enum spw_status spw_loop_run(struct spw_loop *loop, struct spw_error *err)
 {
     enum spw_status status = loop->ops->begin(loop->state, err);
     bool stopping = false;
+    pthread_mutex_lock(&loop->turn_lock);
+    loop->running = true;
     while (status == SPW_STATUS_OK && !stopping) {
         status = turn(loop, &stopping, err);
     }
+    loop->running = false;
+    pthread_mutex_unlock(&loop->turn_lock);
     return status;
 }

@@ -3,7 +3,7 @@
  * Owns: the loop thread's waiting. Two back-ends behind one interface: io_uring (loop_uring.c) and its epoll twin
  * (loop_epoll.c), chosen by probe at start; both pass the same tests.
  * Called by: http/, control/, main. Thread: everything here runs on the loop thread, except
- * spw_loop_post and spw_loop_stop, which any thread may call.
+ * spw_loop_post, spw_loop_enter and spw_loop_stop, which any thread may call.
  *
  * One `now` per turn: every callback of a turn sees the same spw_loop_now_ns(). Callbacks may set, change and clear
  * any watch or timer, their own included. Watches and timers are embedded in their owner's struct: no allocation.
@@ -93,6 +93,14 @@ static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
 
 /* From any thread: run task->fn on the loop thread, in the order posted. Wakes the loop. Never blocks, never fails. */
 void spw_loop_post(struct spw_loop *loop, struct spw_loop_task *task);
+
+/* A visit, from any thread: between two turns, while the loop waits, the visitor is the loop's thread: what belongs to
+ * that thread is the visitor's until it leaves, and spw_loop_now_ns() is the visit's own. Saves two changes of threads
+ * where somebody waits for a small piece of work. Never waits: false = a turn is under way or the loop does not run:
+ * post instead. A visitor may set and cancel timers and post, but change no watch (the back-end is waiting), and is
+ * to be short: the loop's next turn waits for it. */
+bool spw_loop_enter(struct spw_loop *loop) SPW_WARN_UNUSED;
+void spw_loop_leave(struct spw_loop *loop);
 
 /* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. A turn: wait,
  * descriptors, tasks, timers. May be run again, on the same thread. spw_loop_stop is async-signal-safe. */

@@ -682,6 +682,86 @@ static void test_made_here_run_there(void **state)
     close(fds[1]);
 }
 
+#define VISITS 2000
+
+struct visiting {
+    struct spw_loop *loop;
+    struct spw_loop_timer often, far, near;
+    uint64_t count; /* plain: a visit and the loop's own turns exclude one another */
+    uint64_t last_now_ns;
+    bool backwards;
+};
+
+static void count_here(struct visiting *v)
+{
+    v->backwards |= spw_loop_now_ns(v->loop) < v->last_now_ns;
+    v->last_now_ns = spw_loop_now_ns(v->loop);
+    v->count++;
+}
+
+static void on_often(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    count_here(timer->owner);
+    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + 10000);
+}
+
+static void *visit_often(void *argument)
+{
+    struct visiting *v = argument;
+    for (int done = 0; done < VISITS;) {
+        if (!spw_loop_enter(v->loop))
+            continue; /* a turn is under way */
+        count_here(v);
+        done++;
+        spw_loop_leave(v->loop);
+    }
+    spw_loop_stop(v->loop);
+    return NULL;
+}
+
+static void test_visits_exclude_turns(void **state)
+{
+    (void)state;
+    struct spw_loop *loop = new_loop();
+    struct visiting v = {.loop = loop, .often = {.fn = on_often}};
+    v.often.owner = &v;
+    assert_false(spw_loop_enter(loop)); /* it does not run yet */
+    spw_loop_timer_set(loop, &v.often, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, visit_often, &v), 0);
+    run(loop);
+    pthread_join(thread, NULL);
+    assert_false(spw_loop_enter(loop)); /* and not any more */
+    assert_true(v.count > VISITS);
+    assert_false(v.backwards);
+    spw_loop_destroy(loop);
+}
+
+static void *arm_near(void *argument)
+{
+    struct visiting *v = argument;
+    while (!spw_loop_enter(v->loop))
+        continue;
+    spw_loop_timer_set(v->loop, &v->near, spw_loop_now_ns(v->loop) + MS);
+    spw_loop_leave(v->loop);
+    return NULL;
+}
+
+/* The loop sleeps for an hour; a visitor's timer, sooner than that, ends it. */
+static void test_a_visitor_wakes_a_loop_that_sleeps_too_long(void **state)
+{
+    (void)state;
+    struct spw_loop *loop = new_loop();
+    struct visiting v = {.loop = loop, .far = {.fn = stop_timer}, .near = {.fn = stop_timer}};
+    spw_loop_timer_set(loop, &v.far, spw_loop_now_ns(loop) + 3600000 * MS);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, arm_near, &v), 0);
+    run(loop);
+    pthread_join(thread, NULL);
+    assert_true(spw_loop_timer_armed(&v.far));
+    spw_loop_destroy(loop);
+}
+
 /* -------- choosing the back-end -------- */
 
 static void test_backend_names_itself(void **state)
@@ -804,6 +884,8 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_task_posts_itself),
         cmocka_unit_test(test_tasks_before_a_stop_are_run),
         cmocka_unit_test(test_made_here_run_there),
+        cmocka_unit_test(test_visits_exclude_turns),
+        cmocka_unit_test(test_a_visitor_wakes_a_loop_that_sleeps_too_long),
     };
     backend = wanted;
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
