@@ -411,7 +411,8 @@ static enum spw_status open_reload(struct sidecar *s, struct spw_error *err)
                                          .decider = s->decider,
                                          .pass_doors = s->pass_doors,
                                          .rate_watch = &s->rate_watch,
-                                         .live = &s->live};
+                                         .live = &s->live,
+                                         .control = s->control};
     return spw_reload_new(&options, &s->reload, err);
 }
 
@@ -518,7 +519,8 @@ static int check(const struct spw_conf *conf, const struct arguments *a, struct 
     enum spw_status status = spw_rate_files_read(&files, conf, err);
     spw_rate_files_clean_up(&files);
     if (status != SPW_STATUS_OK) {
-        fprintf(stderr, "spillwayd: %s: %s\n", a->conf_path, err->text);
+        spw_conf_locate(conf, a->conf_path, err);
+        fprintf(stderr, "spillwayd: %s\n", err->text);
         return 1;
     }
     printf("%s: good\n", a->conf_path);

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "sidecar/conf/conf_overlay.h"
 #include "sidecar/conf/conf_values.h"
+#include "sidecar/control/control.h"
 #include "sidecar/obs/log.h"
 
 #define LOOK_NS UINT64_C(2000000000)
@@ -38,6 +40,7 @@ struct spw_reload {
     struct spw_conf *fresh;
     struct spw_rate_files files;
     bool has_files;
+    uint64_t overlay_revision; /* as the reading began */
     enum spw_status status;
     struct spw_error err;
 };
@@ -75,7 +78,6 @@ static bool same_rates(const struct spw_conf_fallback *a, const struct spw_conf_
 }
 
 struct telling {
-    const char *path; /* of the file */
     uint32_t changes_count, fixed_count;
     bool log;
     struct spw_error *err;
@@ -86,8 +88,8 @@ static void tell_change(void *owner, const struct spw_conf_change *change)
     struct telling *t = owner;
     t->changes_count++;
     if (change->fixed && t->fixed_count++ == 0)
-        spw_error_set(t->err, SPW_STATUS_REFUSED, "%s: %s: \"%.80s\" to \"%.80s\" needs a restart: %s",
-                      t->path, change->path, change->before, change->after, change->fixed);
+        spw_error_set(t->err, SPW_STATUS_REFUSED, "%s: \"%.80s\" to \"%.80s\" needs a restart: %s",
+                      change->path, change->before, change->after, change->fixed);
     if (t->log && !change->before[0])
         spw_log(SPW_LOG_INFO, "config.change", "%s is new: %.200s", change->path, change->after);
     else if (t->log)
@@ -156,24 +158,31 @@ static void take(struct spw_reload *r, const struct spw_conf *before)
         spw_log(SPW_LOG_ERROR, "config.reload", "%s", err.text);
 }
 
+/* What the file says below what is kept by hand may differ though nothing in force does. */
+static void note_file(struct spw_conf *live, const struct spw_conf *fresh)
+{
+    for (uint32_t i = 0; i < live->accounts_count; i++)
+        live->accounts[i].file_says = fresh->accounts[i].file_says;
+}
+
 static enum spw_status apply(struct spw_reload *r, uint32_t *changes_count, struct spw_error *err)
 {
     struct spw_conf_live *live = r->options.live;
-    struct telling telling = {.path = live->path, .err = err};
+    struct telling telling = {.err = err};
     if (r->fresh->accounts_count > SPW_CONF_ACCOUNTS_MAX_COUNT)
-        return spw_error_set(err, SPW_STATUS_FULL, "%s: accounts: at most %u", live->path,
-                             SPW_CONF_ACCOUNTS_MAX_COUNT);
+        return spw_error_set(err, SPW_STATUS_FULL, "accounts: at most %u", SPW_CONF_ACCOUNTS_MAX_COUNT);
     spw_conf_align(r->fresh, live->conf);
     enum spw_status status = compare(live->conf, r->fresh, &telling, err);
     if (status == SPW_STATUS_OK)
         status = spw_state_reload_check(r->options.state, r->fresh, spw_loop_now_ns(r->options.loop), err);
     *changes_count = telling.changes_count;
+    if (status == SPW_STATUS_OK && telling.changes_count == 0)
+        note_file(live->conf, r->fresh);
     if (status != SPW_STATUS_OK || telling.changes_count == 0)
         return status;
     struct spw_conf *before = spw_conf_copy(live->conf);
     if (!before)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory to take it: raise the memory limit",
-                             live->path);
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "no memory to take it: raise the memory limit");
     status = prepare(r, err);
     if (status == SPW_STATUS_OK) {
         telling.log = true;
@@ -184,12 +193,19 @@ static enum spw_status apply(struct spw_reload *r, uint32_t *changes_count, stru
     return status;
 }
 
-static void finish(struct spw_reload *r)
+/* The files were read, and are told or taken. */
+static void conclude(struct spw_reload *r)
 {
     struct spw_conf_live *live = r->options.live;
     uint32_t changes_count = 0;
-    if (r->status == SPW_STATUS_OK)
+    spw_control_reload_begin(r->options.control);
+    if (r->status == SPW_STATUS_OK) {
         r->status = apply(r, &changes_count, &r->err);
+        if (r->status != SPW_STATUS_OK)
+            spw_conf_locate(r->fresh, live->path, &r->err);
+    }
+    spw_control_reload_end(r->options.control, changes_count,
+                           r->status == SPW_STATUS_OK ? NULL : r->err.text);
     if (r->status == SPW_STATUS_OK) {
         live->reloads_count++;
         live->last_success_unix_s = (int64_t)(spw_wall_ms() / 1000);
@@ -202,6 +218,14 @@ static void finish(struct spw_reload *r)
         spw_log(SPW_LOG_ERROR, "config.reload",
                 "%s. Nothing was changed; the configuration read before stays in force", r->err.text);
     }
+}
+
+static void finish(struct spw_reload *r)
+{
+    if (r->overlay_revision != spw_overlay_revision())
+        r->asked = true; /* what is kept by hand was written meanwhile, perhaps after it was read */
+    else
+        conclude(r);
     if (r->has_files)
         spw_rate_files_clean_up(&r->files);
     r->has_files = false;
@@ -234,12 +258,13 @@ static void read_done(struct spw_loop *loop, struct spw_loop_task *task)
 static void *read_files(void *owner)
 {
     struct spw_reload *r = owner;
+    r->overlay_revision = spw_overlay_revision();
     r->status = spw_conf_load(r->options.live->path, &r->fresh, &r->err);
     if (r->status == SPW_STATUS_OK && !same_rates(&r->fresh->fallback, &r->options.live->conf->fallback)) {
         r->status = spw_rate_files_read(&r->files, r->fresh, &r->err);
         r->has_files = r->status == SPW_STATUS_OK;
         if (!r->has_files)
-            spw_error_prefix(&r->err, "%s: ", r->options.live->path);
+            spw_conf_locate(r->fresh, r->options.live->path, &r->err);
     }
     spw_loop_post(r->options.loop, &r->done);
     return NULL;

@@ -5,7 +5,7 @@
  *
  * What cannot change under running applications (the segment's plan, doors, the ledger) is refused, and then nothing is
  * changed. What the file does not change stays as it is: buckets keep their tokens, and what an operator set at run time
- * stays, unless the file changed that very limit or breaker.
+ * stays, unless the file changed that very limit or breaker. What is kept by hand (conf_overlay.h) lies over the file.
  */
 #ifndef SPW_RELOAD_H
 #define SPW_RELOAD_H
@@ -14,6 +14,7 @@
 #include "sidecar/http/pass_door.h"
 #include "sidecar/rate_files.h"
 
+struct spw_control;
 struct spw_reload;
 
 struct spw_reload_options {
@@ -24,6 +25,7 @@ struct spw_reload_options {
     struct spw_pass_doors *pass_doors;
     struct spw_rate_watch **rate_watch; /* main's: it is made anew when the watched directory changes */
     struct spw_conf_live *live;         /* main's */
+    struct spw_control *control;        /* is told how each went */
 };
 
 /* The log's level and form as configured; the store's care likewise. */

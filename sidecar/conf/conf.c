@@ -14,6 +14,7 @@
 #include "sidecar/conf/conf_check.h"
 #include "sidecar/conf/conf_overlay.h"
 #include "sidecar/conf/conf_text.h"
+#include "sidecar/conf/conf_yaml.h"
 
 #define FILE_MAX_BYTES     ((size_t)1 << 20)
 #define ANY_FILE_MAX_BYTES ((size_t)1 << 26)
@@ -31,13 +32,74 @@ static size_t most_bytes(struct wanted wanted)
     return wanted.any_count ? ANY_FILE_MAX_BYTES : FILE_MAX_BYTES;
 }
 
-/* What was set by hand and is kept, beside the store. */
-static enum spw_status lay_overlay(Spillway__V1__Config *config, char *path, size_t room, bool *laid,
-                                   struct spw_error *err)
+/* A file that was read, on its way to be a configuration. */
+struct reading {
+    const char *name;
+    struct wanted wanted;
+    Spillway__V1__Config *message;
+    struct spw_yaml_places *places;
+};
+
+static enum spw_status check_message(const struct reading *r, struct spw_conf **out, struct spw_error *err)
 {
-    const char *store = config->store && config->store->file ? config->store->file : SPW_CONF_STORE_FILE;
-    spw_overlay_path(store, path, room);
-    return spw_overlay_lay(path, config, laid, err);
+    struct spw_conf *conf = calloc(1, sizeof *conf);
+    *out = NULL;
+    if (!conf)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", r->name);
+    struct spw_check check = {.name = r->name,
+                              .places = r->places,
+                              .references = r->wanted.references,
+                              .any_count = r->wanted.any_count,
+                              .err = err};
+    enum spw_status status = spw_check_config(&check, r->message, conf);
+    for (uint32_t i = 0; status == SPW_STATUS_OK && i < conf->accounts_count; i++) {
+        struct spw_conf_account *a = &conf->accounts[i];
+        a->file_says = (struct spw_conf_file_says){
+            .limit = a->limit, .limit_mode = a->limit_mode, .breaker = a->breaker};
+    }
+    if (status)
+        spw_conf_destroy(conf);
+    else
+        *out = conf;
+    return status;
+}
+
+/* What was set by hand and is kept, beside the store: *conf, which is the file's own, becomes another. */
+static enum spw_status lay_overlay(const struct reading *r, struct spw_conf **conf, struct spw_error *err)
+{
+    char path[SPW_PATH_BYTES + 32];
+    struct spw_conf *file = *conf, *laid_over;
+    struct spw_overlay_kept *kept = calloc(file->accounts_count + 1, sizeof *kept);
+    bool laid = false;
+    if (!kept)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", r->name);
+    spw_overlay_path(file->store_file, path, sizeof path);
+    enum spw_status status = spw_overlay_lay(path, r->message, kept, &laid, err);
+    if (status == SPW_STATUS_OK && laid) {
+        status = check_message(r, &laid_over, err);
+        if (status)
+            spw_error_prefix(err, "with %s laid over it: ", path);
+        for (uint32_t i = 0; status == SPW_STATUS_OK && i < file->accounts_count; i++) {
+            struct spw_conf_file_says *says = &laid_over->accounts[i].file_says;
+            *says = file->accounts[i].file_says;
+            says->limit_kept = kept[i].limit;
+            says->mode_kept = kept[i].mode;
+            says->breaker_kept = kept[i].breaker;
+        }
+        if (status == SPW_STATUS_OK) {
+            spw_conf_destroy(file);
+            *conf = laid_over;
+        }
+    }
+    free(kept);
+    return status;
+}
+
+static void places_destroy(struct spw_yaml_places *places)
+{
+    if (places)
+        spw_yaml_places_clean_up(places);
+    free(places);
 }
 
 static enum spw_status parse(const char *name, const char *text, size_t bytes, struct wanted wanted,
@@ -55,32 +117,28 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, s
     if (status)
         return status;
     ProtobufCMessage *message = NULL;
-    struct spw_yaml_places places;
-    status = spw_yaml_read(name, text, bytes, &spillway__v1__config__descriptor, &message, &places, err);
-    bool laid = false;
-    char overlay[SPW_PATH_BYTES + 32] = "";
+    struct spw_conf *conf = NULL;
+    struct reading reading = {
+        .name = name, .wanted = wanted, .places = calloc(1, sizeof(struct spw_yaml_places))};
+    if (!reading.places)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
+    status =
+        spw_yaml_read(name, text, bytes, &spillway__v1__config__descriptor, &message, reading.places, err);
+    reading.message = (Spillway__V1__Config *)(void *)message;
+    if (!status)
+        status =
+            check_message(&reading, &conf, err); /* alone first: what is laid over it hides no fault of it */
     if (!status && wanted.references)
-        status = lay_overlay((Spillway__V1__Config *)(void *)message, overlay, sizeof overlay, &laid, err);
-    struct spw_conf *conf = status ? NULL : calloc(1, sizeof *conf);
-    if (!status && !conf)
-        status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "%s: no memory for the configuration", name);
-    if (!status) {
-        struct spw_check check = {.name = name,
-                                  .places = &places,
-                                  .references = wanted.references,
-                                  .any_count = wanted.any_count,
-                                  .err = err};
-        status = spw_check_config(&check, (const Spillway__V1__Config *)(const void *)message, conf);
-        if (status && laid)
-            spw_error_prefix(err, "with %s laid over it: ", overlay);
-    }
+        status = lay_overlay(&reading, &conf, err);
     if (message)
         protobuf_c_message_free_unpacked(message, NULL);
-    spw_yaml_places_clean_up(&places);
-    if (status)
+    if (status) {
+        places_destroy(reading.places);
         spw_conf_destroy(conf);
-    else
-        *out = conf;
+        return status;
+    }
+    conf->places = reading.places;
+    *out = conf;
     return status;
 }
 
@@ -170,8 +228,10 @@ struct spw_rates_age spw_conf_rates_age(const struct spw_conf_fallback *fallback
 
 void spw_conf_destroy(struct spw_conf *conf)
 {
-    if (conf)
+    if (conf) {
         free(conf->accounts);
+        places_destroy(conf->places);
+    }
     free(conf);
 }
 
@@ -193,6 +253,7 @@ struct spw_conf *spw_conf_copy(const struct spw_conf *conf)
         return NULL;
     }
     *copy = *conf;
+    copy->places = NULL;
     copy->accounts = accounts;
     memcpy(accounts, conf->accounts, conf->accounts_count * sizeof *accounts);
     return copy;
@@ -246,7 +307,45 @@ void spw_conf_align(struct spw_conf *fresh, const struct spw_conf *live)
 void spw_conf_take(struct spw_conf *live, const struct spw_conf *fresh)
 {
     struct spw_conf_account *accounts = live->accounts;
+    struct spw_yaml_places *places = live->places;
     memcpy(accounts, fresh->accounts, fresh->accounts_count * sizeof *accounts);
     *live = *fresh;
     live->accounts = accounts;
+    live->places = places;
+}
+
+void spw_conf_keep(struct spw_conf *fresh, const struct spw_conf *live)
+{
+    for (uint32_t i = 0; i < live->accounts_count && i < fresh->accounts_count; i++) {
+        const struct spw_conf_account *from = &live->accounts[i];
+        struct spw_conf_account *to = &fresh->accounts[i];
+        if (strcmp(from->name, to->name) != 0)
+            continue;
+        if (from->file_says.limit_kept) {
+            enum spw_limiter_kind kind = to->limit.kind;
+            to->limit = from->limit;
+            to->limit.kind = kind;
+            spw_conf_limit_complete(&to->limit);
+        }
+        if (from->file_says.mode_kept)
+            to->limit_mode = from->limit_mode;
+        if (from->file_says.breaker_kept)
+            to->breaker = from->breaker;
+    }
+}
+
+void spw_conf_locate(const struct spw_conf *conf, const char *name, struct spw_error *err)
+{
+    char path[SPW_CONF_PATH_BYTES];
+    const char *end = strstr(err->text, ": ");
+    const struct spw_yaml_place *place = NULL;
+    if (conf->places && end && (size_t)(end - err->text) < sizeof path) {
+        memcpy(path, err->text, (size_t)(end - err->text));
+        path[end - err->text] = 0;
+        place = spw_yaml_places_find(conf->places, path);
+    }
+    if (place)
+        spw_error_prefix(err, "%s:%u:%u: ", name, place->line, place->column);
+    else
+        spw_error_prefix(err, "%s: ", name);
 }

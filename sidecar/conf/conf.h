@@ -103,6 +103,14 @@ struct spw_conf_route {
     char path[128]; /* from the root; a segment "*" is any one segment */
 };
 
+/* What may be kept by hand over restarts (conf_overlay.h), as the file alone has it, and which of it is kept. */
+struct spw_conf_file_says {
+    struct spw_conf_limit limit;
+    enum spw_limiter_mode limit_mode;
+    struct spw_conf_breaker breaker;
+    bool limit_kept, mode_kept, breaker_kept; /* what is kept lies over it */
+};
+
 struct spw_conf_account {
     char name[SPW_NAME_BYTES];
     char provider[SPW_NAME_BYTES]; /* "taxcloud", ... : a profile's name */
@@ -138,6 +146,7 @@ struct spw_conf_account {
     char proxy[SPW_PATH_BYTES];      /* "http://host:port"; "" = none */
     struct spw_conf_secret proxy_credentials; /* "user:password" */
     struct spw_conf_breaker breaker;
+    struct spw_conf_file_says file_says;
     uint32_t integrations_count;
     struct spw_conf_integration integrations[SPW_CONF_INTEGRATIONS_MAX_COUNT];
 };
@@ -257,7 +266,10 @@ struct spw_conf_control_uid {
 
 #define SPW_CONF_STORE_FILE "/var/lib/spillway/flags.db" /* default */
 
+struct spw_yaml_places;
+
 struct spw_conf {
+    struct spw_yaml_places *places; /* where each setting stood in the file; a copy has none */
     uint32_t accounts_count;
     struct spw_conf_account
         *accounts; /* room for SPW_CONF_ACCOUNTS_MAX_COUNT, or more; destroyed with the whole */
@@ -308,6 +320,11 @@ struct spw_conf *spw_conf_copy(const struct spw_conf *conf);
 /* Bring fresh's accounts and integrations into the order live has them in, what is new behind; what live alone has is
  * not looked at. Nothing of fresh changes its meaning but which integration is the first. */
 void spw_conf_align(struct spw_conf *fresh, const struct spw_conf *live);
+/* Lay over fresh, which was parsed from text alone, what is kept by hand in live. Both in one order. */
+void spw_conf_keep(struct spw_conf *fresh, const struct spw_conf *live);
+/* "accounts.main.url: ..." becomes "NAME:line:column: accounts.main.url: ...", by conf's places; what begins with no path
+ * gets NAME alone. */
+void spw_conf_locate(const struct spw_conf *conf, const char *name, struct spw_error *err);
 /* live := fresh, at the addresses live has. fresh was aligned, and misses no account of live's. */
 void spw_conf_take(struct spw_conf *live, const struct spw_conf *fresh);
 /* The bytes of a secret without the line's end: how many of them there are; 0 when they cannot be sent as a credential

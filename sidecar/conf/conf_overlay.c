@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "sidecar/conf/conf_check.h"
 
 #define FILE_MAX_BYTES 65536u
+
+static atomic_uint_fast64_t revision; /* at the beginning and at the end of each write */
 
 typedef Spillway__V1__Config__AccountsEntry entry; /* the generated name is longer than a line should be */
 
@@ -82,20 +85,25 @@ static void lay_limit(Spillway__V1__LimitConfig *to, Spillway__V1__LimitConfig *
     }
 }
 
-enum spw_status spw_overlay_lay(const char *path, Spillway__V1__Config *over, bool *laid,
-                                struct spw_error *err)
+enum spw_status spw_overlay_lay(const char *path, Spillway__V1__Config *over, struct spw_overlay_kept *kept,
+                                bool *laid, struct spw_error *err)
 {
     Spillway__V1__Config *overlay;
     *laid = false;
+    memset(kept, 0, over->n_accounts * sizeof *kept);
     enum spw_status status = read_overlay(path, &overlay, err);
-    for (size_t i = 0; status == SPW_STATUS_OK && overlay && i < overlay->n_accounts; i++) {
-        entry *from = overlay->accounts[i], *to = from->key ? find(over, from->key) : NULL;
-        if (!to || !to->value || !from->value)
+    for (size_t i = 0; status == SPW_STATUS_OK && overlay && i < over->n_accounts; i++) {
+        entry *to = over->accounts[i], *from = to->key ? find(overlay, to->key) : NULL;
+        if (!from || !to->value || !from->value)
             continue;
         *laid = true;
-        if (from->value->limit && to->value->limit)
+        if (from->value->limit && to->value->limit) {
+            kept[i].limit = from->value->limit->rate != NULL;
+            kept[i].mode = from->value->limit->has_mode;
             lay_limit(to->value->limit, from->value->limit);
+        }
         if (from->value->breaker) {
+            kept[i].breaker = true;
             if (to->value->breaker)
                 spillway__v1__breaker_config__free_unpacked(to->value->breaker, NULL);
             to->value->breaker = from->value->breaker;
@@ -105,19 +113,6 @@ enum spw_status spw_overlay_lay(const char *path, Spillway__V1__Config *over, bo
     if (overlay)
         spillway__v1__config__free_unpacked(overlay, NULL);
     return status;
-}
-
-bool spw_overlay_has(const char *path, const char *account, bool breaker)
-{
-    Spillway__V1__Config *overlay;
-    struct spw_error err;
-    if (read_overlay(path, &overlay, &err) || !overlay)
-        return false;
-    const entry *found = find(overlay, account);
-    bool has =
-        found && found->value && (breaker ? found->value->breaker != NULL : found->value->limit != NULL);
-    spillway__v1__config__free_unpacked(overlay, NULL);
-    return has;
 }
 
 /* ---- writing ---- */
@@ -262,6 +257,7 @@ enum spw_status spw_overlay_write(const char *path, const struct spw_overlay_cha
     if (!text)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "persist: no memory: raise the container's limit");
     pthread_mutex_lock(&one_at_a_time);
+    atomic_fetch_add(&revision, 1);
     enum spw_status status = read_overlay(path, &was, err);
     FILE *out = status == SPW_STATUS_OK ? fmemopen(text, FILE_MAX_BYTES, "w") : NULL;
     if (out) {
@@ -278,9 +274,43 @@ enum spw_status spw_overlay_write(const char *path, const struct spw_overlay_cha
     } else if (status == SPW_STATUS_OK) {
         status = spw_error_set(err, SPW_STATUS_NO_MEMORY, "persist: no memory: raise the container's limit");
     }
+    atomic_fetch_add(&revision, 1);
     pthread_mutex_unlock(&one_at_a_time);
     if (was)
         spillway__v1__config__free_unpacked(was, NULL);
     free(text);
     return status;
+}
+
+uint64_t spw_overlay_revision(void)
+{
+    return atomic_load(&revision);
+}
+
+void spw_overlay_note(struct spw_conf *conf, const struct spw_overlay_change *change)
+{
+    for (uint32_t i = 0; i < conf->accounts_count; i++) {
+        struct spw_conf_account *account = &conf->accounts[i];
+        struct spw_conf_file_says *says = &account->file_says;
+        if (strcmp(account->name, change->account) != 0)
+            continue;
+        if (change->clear) {
+            says->limit_kept = says->mode_kept = says->breaker_kept = false;
+            account->limit = says->limit;
+            account->limit_mode = says->limit_mode;
+            account->breaker = says->breaker;
+        }
+        if (change->limit) {
+            says->limit_kept = true;
+            account->limit = *change->limit;
+        }
+        if (change->mode) {
+            says->mode_kept = true;
+            account->limit_mode = *change->mode;
+        }
+        if (change->breaker) {
+            says->breaker_kept = true;
+            account->breaker = *change->breaker;
+        }
+    }
 }

@@ -15,9 +15,15 @@
 /* Where it is for this store. */
 void spw_overlay_path(const char *store_file, char *out, size_t room);
 
-/* Lay it over a configuration that was read and not checked yet; no file is no overlay. *laid: there was one. */
-enum spw_status spw_overlay_lay(const char *path, Spillway__V1__Config *over, bool *laid,
-                                struct spw_error *err) SPW_WARN_UNUSED;
+/* What an overlay has of one account. */
+struct spw_overlay_kept {
+    bool limit, mode, breaker;
+};
+
+/* Lay it over a configuration that was read and not checked yet; no file is no overlay. kept: one for each of its
+ * accounts, in its order. *laid: there was something. */
+enum spw_status spw_overlay_lay(const char *path, Spillway__V1__Config *over, struct spw_overlay_kept *kept,
+                                bool *laid, struct spw_error *err) SPW_WARN_UNUSED;
 
 /* What one account is to keep. NULL = as the file has it; clear: nothing any more. */
 struct spw_overlay_change {
@@ -27,11 +33,16 @@ struct spw_overlay_change {
     const enum spw_limiter_mode *mode;
     const struct spw_conf_breaker *breaker;
 };
+
+/* What was written is in force at the next start and reload: note it in the configuration in use, which then stands as a
+ * reload would make it, so that the reload finds nothing to change. The thread that conf belongs to. */
+void spw_overlay_note(struct spw_conf *conf, const struct spw_overlay_change *change);
+
+/* Another number when something was written since: who has read the file meanwhile reads it again. */
+uint64_t spw_overlay_revision(void);
+
 /* Written whole beside itself, fsynced, put in place, the directory fsynced; an empty one is removed. Blocks on the disk. */
 enum spw_status spw_overlay_write(const char *path, const struct spw_overlay_change *change,
                                   struct spw_error *err) SPW_WARN_UNUSED;
-
-/* Does the file say anything of the account's limit, or of its breaker? For showing where a value is from. */
-bool spw_overlay_has(const char *path, const char *account, bool breaker);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "sidecar/conf/conf_live.h"
 #include "sidecar/conf/conf_values.h"
+#include "sidecar/conf/conf_yaml.h"
 #include "sidecar/control/messages.h"
 #include "sidecar/control/methods.h"
 #include "sidecar/control/server.h"
@@ -23,16 +24,71 @@ static enum spw_status in_force(const struct spw_control *control, struct spw_co
     return status;
 }
 
+/* The settings as the file alone has them, without what is kept by hand. */
+static enum spw_status of_file(const struct spw_control *control, struct spw_conf_values *out,
+                               struct spw_error *err)
+{
+    struct spw_conf *conf = spw_conf_copy(control->live->conf);
+    if (!conf)
+        return spw_error_set(err, SPW_STATUS_NO_MEMORY, "configuration: no memory to look at it");
+    for (uint32_t i = 0; i < conf->accounts_count; i++) {
+        struct spw_conf_account *a = &conf->accounts[i];
+        a->limit = a->file_says.limit;
+        a->limit_mode = a->file_says.limit_mode;
+        a->breaker = a->file_says.breaker;
+    }
+    enum spw_status status = spw_conf_values_make(conf, out, err);
+    spw_conf_destroy(conf);
+    return status;
+}
+
+static bool begins(const char *path, const char *with)
+{
+    return strncmp(path, with, strlen(with)) == 0;
+}
+
+/* Is this setting among those that are kept by hand? */
+static bool is_kept(const struct spw_conf *conf, const char *path)
+{
+    for (uint32_t i = 0; i < conf->accounts_count; i++) {
+        const struct spw_conf_account *a = &conf->accounts[i];
+        size_t bytes = strlen(a->name);
+        if (!begins(path, "accounts.") || strncmp(path + 9, a->name, bytes) != 0 || path[9 + bytes] != '.')
+            continue;
+        const char *rest = path + 9 + bytes + 1;
+        const struct spw_conf_file_says *says = &a->file_says;
+        if (strcmp(rest, "limit.mode") == 0)
+            return says->mode_kept;
+        if (begins(rest, "breaker."))
+            return says->breaker_kept;
+        return says->limit_kept && (strcmp(rest, "limit.rate") == 0 || strcmp(rest, "limit.burst") == 0 ||
+                                    strcmp(rest, "limit.pods") == 0);
+    }
+    return false;
+}
+
+static Spillway__V1__ConfigOrigin origin_of(const struct spw_conf *conf, const char *path, const char *now,
+                                            const struct spw_conf_value *start)
+{
+    if (start && strcmp(start->text, now) != 0)
+        return SPILLWAY__V1__CONFIG_ORIGIN__CONFIG_ORIGIN_RUNTIME;
+    return is_kept(conf, path) ? SPILLWAY__V1__CONFIG_ORIGIN__CONFIG_ORIGIN_OVERLAY
+                               : SPILLWAY__V1__CONFIG_ORIGIN__CONFIG_ORIGIN_FILE;
+}
+
 static void show_on_loop(struct spw_call *call)
 {
     const struct spw_conf_live *live = call->control->live;
-    struct spw_conf_values file, now = {0};
+    struct spw_conf_values file = {0}, start = {0}, now = {0};
     struct spw_error err;
-    enum spw_status status = spw_conf_values_make(live->conf, &file, &err);
+    enum spw_status status = of_file(call->control, &file, &err);
+    if (status == SPW_STATUS_OK)
+        status = spw_conf_values_make(live->conf, &start, &err);
     if (status == SPW_STATUS_OK)
         status = in_force(call->control, &now, &err);
     if (status != SPW_STATUS_OK) {
         spw_conf_values_clean_up(&file);
+        spw_conf_values_clean_up(&start);
         spw_call_fail(call, &err);
         return;
     }
@@ -48,6 +104,9 @@ static void show_on_loop(struct spw_call *call)
         value->value = now.list[i].text;
         if (said && strcmp(said->text, now.list[i].text) != 0)
             value->file_value = said->text;
+        SPW_SET(value, origin,
+                origin_of(live->conf, now.list[i].path, now.list[i].text,
+                          spw_conf_values_find(&start, now.list[i].path)));
     }
     reply.file = spw_arena_text(&arena, "%s", live->path);
     SPW_SET(&reply, read_unix_ms, live->last_success_unix_s * 1000);
@@ -57,6 +116,7 @@ static void show_on_loop(struct spw_call *call)
     spw_call_reply(call, &reply.base);
     spw_arena_clean_up(&arena);
     spw_conf_values_clean_up(&file);
+    spw_conf_values_clean_up(&start);
     spw_conf_values_clean_up(&now);
 }
 
@@ -78,6 +138,7 @@ struct listing {
     struct spw_arena arena;
     Spillway__V1__DiffConfigReply *reply;
     const struct spw_conf_values *now;
+    const struct spw_conf *fresh;
     size_t room_count;
 };
 
@@ -97,6 +158,10 @@ static void list_change(void *owner, const struct spw_conf_change *change)
     message->path = spw_arena_text(&l->arena, "%s", change->path);
     message->before = spw_arena_text(&l->arena, "%s", now ? now->text : change->before);
     message->after = spw_arena_text(&l->arena, "%s", change->after);
+    const struct spw_yaml_place *place =
+        l->fresh->places ? spw_yaml_places_find(l->fresh->places, change->path) : NULL;
+    if (place && change->after[0])
+        SPW_SET(message, line, place->line);
     if (change->fixed) {
         message->restart = spw_arena_text(&l->arena, "%s", change->fixed);
         SPW_SET(l->reply, needs_restart, true);
@@ -110,6 +175,7 @@ static void diff_on_loop(struct spw_call *call)
     struct spw_conf_values file, other = {0}, now = {0};
     struct spw_error err;
     spw_conf_align(fresh, call->control->live->conf);
+    spw_conf_keep(fresh, call->control->live->conf);
     enum spw_status status = spw_conf_values_make(call->control->live->conf, &file, &err);
     if (status == SPW_STATUS_OK)
         status = spw_conf_values_make(fresh, &other, &err);
@@ -117,7 +183,7 @@ static void diff_on_loop(struct spw_call *call)
         status = in_force(call->control, &now, &err);
     if (status == SPW_STATUS_OK) {
         Spillway__V1__DiffConfigReply reply = SPILLWAY__V1__DIFF_CONFIG_REPLY__INIT;
-        struct listing listing = {.reply = &reply, .now = &now};
+        struct listing listing = {.reply = &reply, .now = &now, .fresh = fresh};
         SPW_SET(&reply, needs_restart, false);
         spw_conf_values_diff(&file, &other, count_change, &listing);
         reply.changes =

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sidecar/conf/conf_live.h"
 #include "sidecar/control/server.h"
 #include "sidecar/obs/log.h"
 
 struct keeping {
-    struct spw_call *call;
     spw_call_fn *answer;
     char path[SPW_PATH_BYTES + 32];
     char account[SPW_NAME_BYTES];
@@ -20,10 +20,18 @@ struct keeping {
     struct spw_overlay_change change;
 };
 
+static void note_on_loop(struct spw_call *call)
+{
+    const struct keeping *keeping = call->keeping;
+    if (call->control->live)
+        spw_overlay_note(call->control->live->conf, &keeping->change);
+    keeping->answer(call);
+}
+
 static void *keep(void *argument)
 {
-    struct keeping *keeping = argument;
-    struct spw_call *call = keeping->call;
+    struct spw_call *call = argument;
+    const struct keeping *keeping = call->keeping;
     struct spw_error err;
     if (spw_overlay_write(keeping->path, &keeping->change, &err)) {
         spw_log(SPW_LOG_ERROR, "control.persist", "%s", err.text);
@@ -34,9 +42,8 @@ static void *keep(void *argument)
         spw_log(SPW_LOG_INFO, "control.persist", "%s: %s in %s", keeping->account,
                 keeping->change.clear ? "nothing is kept any more" : "kept for the next start",
                 keeping->path);
-        keeping->answer(call);
+        spw_call_to_loop(call, note_on_loop);
     }
-    gpr_free(keeping);
     spw_call_release(call); /* last: control may be freed */
     return NULL;
 }
@@ -46,7 +53,7 @@ void spw_persist(struct spw_call *call, const struct spw_overlay_change *change,
     struct keeping *keeping = gpr_zalloc(sizeof *keeping);
     pthread_attr_t detached;
     pthread_t thread;
-    keeping->call = call;
+    call->keeping = keeping;
     keeping->answer = answer;
     spw_overlay_path(spw_state_conf(call->control->state)->store_file, keeping->path, sizeof keeping->path);
     snprintf(keeping->account, sizeof keeping->account, "%s", change->account);
@@ -66,13 +73,12 @@ void spw_persist(struct spw_call *call, const struct spw_overlay_change *change,
     spw_call_hold(call);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    int error = pthread_create(&thread, &detached, keep, keeping);
+    int error = pthread_create(&thread, &detached, keep, call);
     pthread_attr_destroy(&detached);
     if (!error)
         return;
     spw_call_refuse(
         call, GRPC_STATUS_INTERNAL,
         "persist: no thread to be had: raise the pids limit; the change is in force until the next start");
-    gpr_free(keeping);
     spw_call_release(call);
 }

@@ -260,6 +260,21 @@ void spw_record_look(struct spw_record *record, const char *account, const struc
     look(record, account, doer, false);
 }
 
+void spw_record_reload(struct spw_record *record, uint32_t changes_count, const char *refusal)
+{
+    char after[700];
+    struct spw_doer doer = {SPW_DOER_SIDECAR.who, "reload", 0};
+    if (refusal)
+        snprintf(after, sizeof after, "refused, nothing was changed: %s", refusal);
+    else
+        snprintf(after, sizeof after, "%" PRIu32 " settings changed", changes_count);
+    struct news news = {.kind = "config", .before = "", .after = after};
+    write_down(record, &news, &doer);
+    spw_watch_tell(record->control);
+    if (!refusal)
+        spw_record_look(record, NULL, &doer);
+}
+
 /* ---- life ---- */
 
 static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)

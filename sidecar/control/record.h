@@ -36,6 +36,9 @@ void spw_record_start(struct spw_record *record);
 void spw_record_stop(struct spw_record *record);
 void spw_record_destroy(struct spw_record *record);
 
+/* How a reload of the configuration went, as a change of kind "config". */
+void spw_record_reload(struct spw_record *record, uint32_t changes_count, const char *refusal);
+
 /* Write down what differs from the last look; account NULL: of all. Watchers are told. */
 void spw_record_look(struct spw_record *record, const char *account, const struct spw_doer *doer);
 

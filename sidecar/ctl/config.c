@@ -14,9 +14,15 @@
 
 #define FILE_MAX_BYTES ((size_t)1 << 20)
 
+static const char *from(const Spillway__V1__ConfigValue *value)
+{
+    static const char *const words[] = {"", "file", "overlay", "runtime"};
+    return (unsigned)value->origin < sizeof words / sizeof *words ? words[value->origin] : "";
+}
+
 static int run_show(struct spw_ctl *ctl)
 {
-    static const char *const titles[] = {"SETTING", "IN FORCE", "FILE"};
+    static const char *const titles[] = {"SETTING", "IN FORCE", "FROM", "FILE"};
     Spillway__V1__ShowConfigRequest request = SPILLWAY__V1__SHOW_CONFIG_REQUEST__INIT;
     ProtobufCMessage *message;
     int code = spw_client_unary(ctl, "/spillway.v1.Configuration/Show", &request.base,
@@ -27,11 +33,12 @@ static int run_show(struct spw_ctl *ctl)
     if (ctl->json) {
         spw_json_print(spw_json_of_message(message), false);
     } else {
-        struct spw_table table = {.columns_count = 3, .titles = titles};
+        struct spw_table table = {.columns_count = 4, .titles = titles};
         for (size_t i = 0; i < reply->n_values; i++) {
             const Spillway__V1__ConfigValue *value = reply->values[i];
             spw_table_add(&table, "%s", value->path ? value->path : "");
             spw_table_add(&table, "%s", value->value ? value->value : "");
+            spw_table_add(&table, "%s", from(value));
             spw_table_add(&table, "%s", value->file_value ? value->file_value : "");
         }
         spw_table_print(&table);
@@ -60,14 +67,18 @@ static int read_file(const struct spw_ctl *ctl, const char *path, Spillway__V1__
 
 static int print_changes(const Spillway__V1__DiffConfigReply *reply)
 {
-    static const char *const titles[] = {"SETTING", "IN FORCE", "FILE", "HOW"};
-    struct spw_table table = {.columns_count = 4, .titles = titles};
+    static const char *const titles[] = {"LINE", "SETTING", "IN FORCE", "FILE", "HOW"};
+    struct spw_table table = {.columns_count = 5, .titles = titles};
     if (!reply->n_changes) {
         printf("A reload would change nothing.\n");
         return SPW_CTL_OK;
     }
     for (size_t i = 0; i < reply->n_changes; i++) {
         const Spillway__V1__ConfigChange *change = reply->changes[i];
+        if (change->has_line)
+            spw_table_add(&table, "%u", change->line);
+        else
+            spw_table_add(&table, "-");
         spw_table_add(&table, "%s", change->path ? change->path : "");
         spw_table_add(&table, "%s", change->before ? change->before : "");
         spw_table_add(&table, "%s", change->after ? change->after : "");
@@ -108,7 +119,8 @@ const struct spw_ctl_command spw_ctl_config_commands[] = {
     {.group = "config",
      .name = "show",
      .arguments = "",
-     .summary = "Every setting in force; beside it what the file says where somebody has set something else.",
+     .summary = "Every setting in force, where it is from (file, overlay = kept by --persist, runtime), and "
+                "the file's own.",
      .examples = "  spillwayctl config show\n",
      .run = run_show},
     {.group = "config",
