@@ -137,3 +137,39 @@ def test_spillwayctl_watches(sidecar, channel):
     set_rate(channel, "10/s")
     lines = sidecar.ctl("watch", "--after", "0", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["1", "2"] and "9/s burst" in lines[0]
+
+
+def test_a_watcher_behind_65536_changes_is_told_so_and_goes_on_from_a_snapshot(place):
+    """A switch of everything is 128 changes here. What it did get is in order and without a gap."""
+    limiters = [{"name": f"l{i}", "rate": "1000/s"} for i in range(7)]
+    accounts = {f"a{i}": place.account("http://127.0.0.1:1", limiters=limiters, integrations={f"i{i}": "checkout"})
+                for i in range(16)}
+    place.sidecar(config={"accounts": accounts, "log": {"level": "error"}})
+    path = f"unix:{place.pub}/control.sock"
+    # Without a probe of the way's capacity the window stays at its 64 KiB, and the sidecar has to wait for the reader.
+    small = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(path) as channel, grpc.insecure_channel(path, options=small) as slow:
+        frozen = rpc.ChangesStub(slow).Watch(pb.WatchChangesRequest(after_version=0), timeout=WATCHDOG_S)
+        for i in range(3 * 65536 // 128 // 2):  # half of it beyond what is kept
+            rpc.LimitsStub(channel).Set(pb.SetLimitRequest(everywhere=True, killed=i % 2 == 0), timeout=WATCHDOG_S)
+        changes, snapshots = [], []
+        with pytest.raises(grpc.RpcError) as caught:
+            for reply in frozen:
+                assert not snapshots, "the snapshot is the last"
+                snapshots += [reply.snapshot] if reply.HasField("snapshot") else []
+                changes += [change.version for change in reply.changes]
+        assert caught.value.code() == grpc.StatusCode.OUT_OF_RANGE and "no longer kept" in caught.value.details()
+        assert changes and changes == list(range(1, len(changes) + 1))
+        snapshot, = snapshots
+        newest = rpc.AuditStub(channel).List(pb.ListAuditRequest(limit=1)).changes[0].version
+        assert snapshot.version == newest >= 3 * 65536 // 2 and len(snapshot.limits) == 128
+        late = Watcher(channel, after_version=1)
+        late.thread.join(WATCHDOG_S)
+        assert late.error.code() == grpc.StatusCode.OUT_OF_RANGE and not late.changes
+        with pytest.raises(grpc.RpcError):
+            set_rate(channel, "5/s")  # no account main: nothing is told
+        after = Watcher(channel, after_version=snapshot.version, journal=snapshot.journal)
+        rpc.LimitsStub(channel).Set(pb.SetLimitRequest(account="a3", rate=pb.Rate(text="5/s")), timeout=WATCHDOG_S)
+        until(lambda: after.changes, "the next change")
+        assert [(c.version, c.account) for c in after.changes] == [(newest + 1, "a3")] and not after.snapshots
+        after.end()
