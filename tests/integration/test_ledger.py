@@ -359,6 +359,7 @@ def test_an_answer_that_cannot_be_durable_is_given_all_the_same(drained, place):
         until(lambda: drained.metric("spillway_store_writable") == 0, "the alarm")
         assert "store.not_writable" in drained.log()
         assert fallback(drained), "checkout goes on"
+        assert drained.admin("/readyz").status == drained.admin("/healthz").status == 200
         holder.execute("ROLLBACK")
     drained.flag(answer.json["fallback"]["flag_id"])
     until(lambda: drained.metric("spillway_store_writable") == 1, "the alarm's end")

@@ -259,6 +259,15 @@ def test_sigterm_lets_quotes_in_flight_finish(place, backend):
     assert [name for name in left_behind(place) if name.endswith(".sock")] == []
 
 
+# A pod that is taken out of service, or killed, for what is not the sidecar's fault, would be an outage made by us.
+def test_ready_whatever_provider_breaker_and_rates_are(place):
+    sidecar = place.sidecar(DOWN, config={"fallback": {"rates": [
+        {"file": str(place.rates), "as_of": "2014-10-01", "source": "old"}], "on_no_rate": "block"}})
+    sidecar.ctl("breaker", "open", "main")
+    assert sidecar.quote().status == 503
+    assert sidecar.admin("/readyz").status == sidecar.admin("/healthz").status == 200
+
+
 def test_a_second_signal_stops_at_once(place, backend):
     mock = place.mock()
     mock.script({"action": "stall"})

@@ -52,9 +52,7 @@ There is no readiness probe: with the sidecar down the app still decides by the 
     limits:
       memory: {{ include "spillway.memoryMi" . }}Mi
   securityContext:
-    {{- include "spillway.containerSecurity" . | nindent 4 }}
-    seccompProfile:
-      {{- toYaml .Values.seccompProfile | nindent 6 }}
+    {{- include "spillway.containerSecurity" (list .Values.uid .Values.sharedGid .Values.seccompProfile) | nindent 4 }}
   terminationMessagePolicy: FallbackToLogsOnError
   volumeMounts:
     - {name: spillway-config, mountPath: /etc/spillway, readOnly: true}
@@ -72,16 +70,17 @@ There is no readiness probe: with the sidecar down the app still decides by the 
     {{- end }}
 {{- end }}
 
-{{/* Of every container that runs as the sidecar's user; without the seccomp profile, which differs. */}}
+{{/* Of every container: called with (list uid gid seccompProfile). */}}
 {{- define "spillway.containerSecurity" -}}
-runAsUser: {{ int64 .Values.uid }}
-runAsGroup: {{ int64 .Values.sharedGid }}
+runAsUser: {{ int64 (index . 0) }}
+runAsGroup: {{ int64 (index . 1) }}
 runAsNonRoot: true
 readOnlyRootFilesystem: true
 allowPrivilegeEscalation: false
-privileged: false
 capabilities:
   drop: [ALL]
+seccompProfile:
+  {{- toYaml (index . 2) | nindent 2 }}
 {{- end }}
 
 {{/*
@@ -110,8 +109,7 @@ env:
   {{- end }}
   {{- end }}
 securityContext:
-  {{- include "spillway.containerSecurity" . | nindent 2 }}
-  seccompProfile: {type: RuntimeDefault}
+  {{- include "spillway.containerSecurity" (list .Values.uid .Values.sharedGid (dict "type" "RuntimeDefault")) | nindent 2 }}
 resources:
   requests: {cpu: 50m, memory: 32Mi}
   limits: {memory: 64Mi}
