@@ -48,7 +48,7 @@ struct sidecar {
     struct spw_admin *admin;
     struct spw_control *control;
     struct spw_spool *spool;
-    struct spw_rate_watch *rate_watch;         /* NULL: no directory is watched */
+    struct spw_rate_watch *rate_watch;         /* NULL: no table is named */
     struct spw_rate_refresher *rate_refresher; /* NULL: no rates are fetched */
     struct spw_reload *reload;
     struct spw_loop_timer heartbeat, sweep, drain, reconcile_turn;

@@ -1,4 +1,4 @@
-/* rate_files.h: the rate tables a configuration names, by file and by directory, and watching that directory.
+/* rate_files.h: the rate tables a configuration names, by file and by directory, and watching them.
  *
  * Owns: which files make which source, and the watch. Called by: main. Thread: reading may run on any thread, one set at
  * a time; the watch is the loop thread's and reads on a thread of its own.
@@ -32,8 +32,9 @@ void spw_rate_fetched_directory(const struct spw_conf *conf, char *out, size_t r
 /* What a file of the directory is: its source and day by its name. False: it is not taken. Pure. */
 bool spw_rate_file_name(const char *name, char source[SPW_NAME_BYTES], int32_t *as_of_day);
 
-/* Look at fallback.rates_dir, and at what is fetched, every two seconds. When it has changed, and then stayed as it is for one look, everything is
- * read anew and replaces the table; when something cannot be read, the table in force stays and the log says why. */
+/* Look at the files of fallback.rates, at fallback.rates_dir and at what is fetched, every two seconds. When something has
+ * changed, and then stayed as it is for one look, everything is read anew and replaces the table; when something cannot be
+ * read, the table in force stays and the log says why. */
 struct spw_rate_watch;
 enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *state,
                                    const struct spw_conf *conf, struct spw_rate_watch **out,

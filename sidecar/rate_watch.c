@@ -1,4 +1,4 @@
-/* rate_watch.c: the watched directory of rate tables. See rate_files.h.
+/* rate_watch.c: the watched files and directory of rate tables. See rate_files.h.
  *
  * Owns: the timer, and a thread while it reads. Called by: main, the loop. Thread: the loop's; the reader's own.
  *
@@ -38,8 +38,24 @@ static uint64_t fold(uint64_t hash, uint64_t value)
     return (hash ^ value) * UINT64_C(1099511628211);
 }
 
+/* 0: no file. */
+static uint64_t file_print(const char *path)
+{
+    struct stat st = {0};
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    const uint64_t facts[] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec, (uint64_t)st.st_size,
+                              (uint64_t)st.st_ino, (uint64_t)st.st_ctim.tv_nsec};
+    uint64_t print = UINT64_C(14695981039346656037);
+    for (const char *p = path; *p; p++)
+        print = fold(print, (uint8_t)*p);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        print = fold(print, facts[i]);
+    return print;
+}
+
 /* What the directory looks like. The order of readdir makes no difference: the files' own prints are added. */
-static uint64_t fingerprint(const char *path)
+static uint64_t directory_print(const char *path)
 {
     DIR *dir = opendir(path);
     uint64_t sum = 1;
@@ -47,38 +63,34 @@ static uint64_t fingerprint(const char *path)
         return 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
         char full[SPW_PATH_BYTES + sizeof entry->d_name];
-        struct stat st = {0};
         snprintf(full, sizeof full, "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] == '.' || stat(full, &st) != 0 || !S_ISREG(st.st_mode))
-            continue;
-        const uint64_t facts[] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
-                                  (uint64_t)st.st_size, (uint64_t)st.st_ino, (uint64_t)st.st_ctim.tv_nsec};
-        uint64_t print = UINT64_C(14695981039346656037);
-        for (const char *p = entry->d_name; *p; p++)
-            print = fold(print, (uint8_t)*p);
-        for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-            print = fold(print, facts[i]);
-        sum += print;
+        if (entry->d_name[0] != '.')
+            sum += file_print(full);
     }
     closedir(dir);
     return sum;
 }
 
-/* Of both directories; a configuration need not have both. */
+/* Of all that the configuration names. */
 static uint64_t look(const struct spw_conf *conf)
 {
+    const struct spw_conf_fallback *fallback = &conf->fallback;
     char fetched[SPW_PATH_BYTES + 16];
-    uint64_t print = conf->fallback.rates_dir[0] ? fingerprint(conf->fallback.rates_dir) : 0;
-    if (!conf->fallback.refreshes_count)
+    uint64_t print = fallback->rates_dir[0] ? directory_print(fallback->rates_dir) : 0;
+    for (uint32_t i = 0; i < fallback->rate_files_count; i++)
+        print = fold(print, file_print(fallback->rate_files[i].file));
+    if (!fallback->refreshes_count)
         return print;
     spw_rate_fetched_directory(conf, fetched, sizeof fetched);
-    return fold(print, fingerprint(fetched));
+    return fold(print, directory_print(fetched));
 }
 
 /* What is watched, for people. */
 static const char *place(const struct spw_conf *conf)
 {
-    return conf->fallback.rates_dir[0] ? conf->fallback.rates_dir : "what is fetched";
+    return conf->fallback.rates_dir[0]       ? conf->fallback.rates_dir
+           : conf->fallback.rate_files_count ? "what fallback.rates names"
+                                             : "what is fetched";
 }
 
 static void read_done(struct spw_loop *loop, struct spw_loop_task *task)
@@ -133,7 +145,7 @@ enum spw_status spw_rate_watch_new(struct spw_loop *loop, struct spw_state *stat
                                    struct spw_error *err)
 {
     *out = NULL;
-    if (!conf->fallback.rates_dir[0] && !conf->fallback.refreshes_count)
+    if (!conf->fallback.rates_dir[0] && !conf->fallback.rate_files_count && !conf->fallback.refreshes_count)
         return SPW_STATUS_OK;
     struct spw_rate_watch *w = calloc(1, sizeof *w);
     if (!w)

@@ -150,7 +150,7 @@ static void take(struct spw_reload *r, const struct spw_conf *before)
     struct spw_store_care care = spw_conf_store_care(live);
     spw_store_care_set(o->store, &care);
     spw_conf_log_apply(live);
-    if (strcmp(before->fallback.rates_dir, live->fallback.rates_dir) == 0)
+    if (!r->has_files)
         return;
     spw_rate_watch_destroy(*o->rate_watch);
     *o->rate_watch = NULL;

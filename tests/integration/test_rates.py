@@ -172,6 +172,20 @@ def test_a_watched_directory(place, watched):
     assert [one["name"] for one in shown["sources"]] == ["sample", f"mounted-{TODAY}", f"vendor-{TODAY}"]
 
 
+def test_a_named_file_is_read_again(place):
+    """A single table, as a ConfigMap's key is one: its content changes under its name."""
+    sidecar = place.sidecar("http://127.0.0.1:1")
+    before = rate_of(sidecar, "98110")
+    fresh = place.directory / "fresh.csv"
+    table(fresh, ("WA", "98110", "0.13"))
+    os.replace(fresh, place.rates)
+    until(lambda: rate_of(sidecar, "98110") == "0.13", "the new table")
+    assert before != "0.13" and "what fallback.rates names has changed" in sidecar.log()
+    place.rates.write_text("no,table\n")
+    sidecar.wait_log("The table in force stays")
+    assert rate_of(sidecar, "98110") == "0.13"
+
+
 def test_old_tables_of_a_directory_are_said_and_not_served(place, watched):
     old = TODAY - datetime.timedelta(days=200)
     table(watched / f"vendor-{old}.csv", ("WA", "98003", "0.1"))
