@@ -7,7 +7,10 @@ import csv
 import hashlib
 import json
 import os
+import pathlib
 import sqlite3
+import subprocess
+import time
 
 import grpc
 import pytest
@@ -16,6 +19,8 @@ from control_stubs import stubs
 from harness import BIN, quote_body, until
 
 INVALID, TIMEOUT = -1, -14
+MANY = int(os.environ.get("SPW_LEDGER_FLAGS", "10000"))
+MORE_MAX_KIB = 32 * 1024  # a page cache of SQLite's is 2 MiB, a page of the export 64 flags
 DRAINED = {"limit": {"rate": "0/s", "burst": None}}  # every quote is a fallback
 
 
@@ -240,6 +245,84 @@ def test_the_share_of_placed_fallbacks_alarms(place):
     sidecar.order("sq_live1", "o-live1", "1.00")
     sidecar.order("sq_live2", "o-live2", "1.00")
     until(lambda: sidecar.metric("spillway_placed_fallback_alert") == 0, "half of them is not above a half")
+
+
+# ---- many ----
+
+def copies(place, count):
+    """The ledger's first flag, which is ordered from, `count` times: as a season leaves it behind."""
+    columns = [row[1] for row in place.sql("PRAGMA table_info(flags)")]
+    new = {"sequence": "n", "change": "n", "flag_id": "printf('sf_%032x', n)", "quote_id": "printf('sq_%032x', n)",
+           "decision_id": "printf('d-%d', n)", "order_id": "printf('o-%d', n)"}
+    with contextlib.closing(sqlite3.connect(place.ledger)) as db, db:
+        db.execute("PRAGMA synchronous=OFF")
+        newest, = db.execute("SELECT max(change) FROM flags").fetchone()
+        db.execute("UPDATE flags SET change=1")
+        db.execute("CREATE TEMP TABLE numbers AS WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n+1 FROM c WHERE n<?)"
+                   " SELECT n FROM c", (count,))
+        db.execute(f"INSERT INTO flags({','.join(columns)}) SELECT {','.join(new.get(c, c) for c in columns)}"
+                   " FROM flags, numbers WHERE sequence=1")
+        db.execute("INSERT INTO orders SELECT n, printf('o-%d', n), account, order_state, printf('sq_%032x', n), currency,"
+                   " tax_collected_minor, placed_unix_ms, placed_created_unix_ms, cancelled_created_unix_ms"
+                   " FROM orders, numbers WHERE order_row=1")
+        db.execute("INSERT INTO order_quotes SELECT n, printf('sq_%032x', n) FROM numbers")
+        db.execute("UPDATE ledger SET newest_sequence=?, newest_change=?", (count, max(count, newest)))
+
+
+def peak_kib(pid):
+    """The most memory this process has had; 0 when it is over."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    except ProcessLookupError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def ctl_peak_kib(place, *words):
+    """What this command took at the most, looked at until it ends."""
+    with open(place.directory / "printed", "w") as out:
+        process = subprocess.Popen([str(BIN / "spillwayctl"), *map(str, words)], stdout=out,
+                                   env={**os.environ, "SPILLWAY_CONTROL": f"unix:{place.pub}/control.sock"})
+        most_kib = 0
+        while process.poll() is None:
+            most_kib = max(most_kib, peak_kib(process.pid))
+            time.sleep(0.001)
+    assert process.returncode == 0, (place.directory / "printed").read_text()[-2000:]
+    return most_kib
+
+
+def test_an_export_of_many_flags_takes_no_memory_for_them(drained, place):
+    """SPW_LEDGER_FLAGS of them; what was needed is printed (pytest -s)."""
+    order(drained, 1)
+    confirmed(drained, 1)
+    empty_kib = max(ctl_peak_kib(place, "flags", "export") for _ in range(3))
+    drained.stop()
+    copies(place, MANY)
+    sidecar = place.sidecar()
+    before_kib, out = peak_kib(sidecar.pid), place.directory / "many"
+    for words in (["--format", "jsonl", "--out", f"{out}.jsonl"], ["--format", "csv", "--out", f"{out}.csv"]):
+        begun = time.monotonic()
+        ctl_kib = ctl_peak_kib(place, "flags", "export", *words) - empty_kib
+        sidecar_kib = peak_kib(sidecar.pid) - before_kib
+        print(f"{MANY} flags, {words[1]}: {MANY / (time.monotonic() - begun):.0f}/s, {sidecar_kib} KiB more in the sidecar,"
+              f" {ctl_kib} KiB more in spillwayctl")
+        assert ctl_kib < MORE_MAX_KIB and sidecar_kib < MORE_MAX_KIB
+        manifest = manifest_of(pathlib.Path(words[3]))
+        assert (manifest["complete"], manifest["contiguous"], manifest["flags"], manifest["last_sequence"]) == (
+            True, True, MANY, MANY)
+    books = place.directory / "books.csv"
+    with open(books, "w", encoding="utf-8") as file:
+        file.write("order_id,tax_collected\n")
+        file.writelines(f"o-{i},6.71\n" for i in range(MANY, 0, -1))
+    tie_kib = ctl_peak_kib(place, "flags", "report", "--tie-out", books) - empty_kib
+    print(f"tie-out of {MANY} orders: {tie_kib} KiB more in spillwayctl, {peak_kib(sidecar.pid) - before_kib} in the sidecar")
+    assert f"agreeing  {MANY}\n" in (place.directory / "printed").read_text()
+    assert tie_kib < MORE_MAX_KIB + MANY * 256 // 1024  # the shop's list is held: about 120 bytes a line
+    assert peak_kib(sidecar.pid) - before_kib < MORE_MAX_KIB
+    with open(books, "a", encoding="utf-8") as file:
+        file.write("o-shop-only,1.00\n")
+    text = sidecar.ctl("flags", "report", "--tie-out", books, code=1).stdout
+    assert "o-shop-only" in text and "difference of the totals -1.00" in text
 
 
 # ---- flags that come without a cell ----

@@ -88,7 +88,7 @@ def test_failures_lost_replies_and_kills(place, provider):
     count = FLAGS if provider == "taxjar" else max(FLAGS // 4, 20)
     mock = place.mock("--rate", "9.2%")
     mine = account(place, provider, limit={"rate": "400/s", "burst": 40}, breaker={"mode": "observe"})
-    sidecar = place.sidecar(mock, account=mine)
+    sidecar = place.sidecar(mock, account=mine, config={"segment": {"cells": 16384}})
     flags = orders_of(place, sidecar, count)
     mock.script({"random": 0.07, "seed": 7, "status": 503}, {"random": 0.03, "seed": 3, "action": "drop"})
     place.write_config(ON)
