@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "shm/spw_layout.h"
@@ -46,6 +47,20 @@ struct tie_out {
 
 /* ---- the shop's list ---- */
 
+/* An order's id, without spaces around it: tables lose them, or add some. */
+static void copy_id(char *out, size_t room, const char *id)
+{
+    id += strspn(id, " ");
+    snprintf(out, room, "%s", id);
+    for (size_t n = strlen(out); n && out[n - 1] == ' '; n--)
+        out[n - 1] = 0;
+}
+
+static bool is_cancelled(const char *state)
+{
+    return strcasecmp(state, "cancelled") == 0 || strcasecmp(state, "canceled") == 0;
+}
+
 static int keep_entry(struct tie_out *t, const struct spw_csv_record *r, int id_column, int tax_column)
 {
     const char *id = spw_csv_field(r, id_column), *tax = spw_csv_field(r, tax_column);
@@ -67,7 +82,7 @@ static int keep_entry(struct tie_out *t, const struct spw_csv_record *r, int id_
         t->entries = entries;
         t->room = room;
     }
-    snprintf(entry.order_id, sizeof entry.order_id, "%s", id);
+    copy_id(entry.order_id, sizeof entry.order_id, id);
     t->entries[t->count++] = entry;
     return SPW_CTL_OK;
 }
@@ -88,7 +103,7 @@ static int read_entries(struct tie_out *t, FILE *file, struct spw_csv_record *r)
     while (spw_csv_read(file, r, &line, &fault)) {
         if (r->fields_count == 1 && !spw_csv_field(r, 0)[0])
             continue;
-        if (strcmp(spw_csv_field(r, state), "cancelled") == 0)
+        if (is_cancelled(spw_csv_field(r, state)))
             continue;
         int code = keep_entry(t, r, id, tax);
         if (code)
@@ -151,11 +166,11 @@ static void compare(struct tie_out *t, const Spillway__V1__Order *order)
         t->cancelled_count++;
         return;
     }
-    snprintf(key.order_id, sizeof key.order_id, "%s", order->order_id ? order->order_id : "");
+    copy_id(key.order_id, sizeof key.order_id, order->order_id ? order->order_id : "");
     entry = t->count ? bsearch(&key, t->entries, t->count, sizeof *t->entries, by_id) : NULL;
     t->ledger_minor += collected;
     t->flagged_count += order->flag_id != NULL;
-    if (!entry) {
+    if (!entry || entry->seen) { /* twice: two accounts have an order of this id, the shop has one */
         t->extra_count++;
         show(t->extra, t,
              json_pack("{s:s, s:o, s:s?}", "order_id", key.order_id, "ledger", amount(collected), "flag_id",

@@ -419,7 +419,8 @@ def end(process, code, failed):
 
 
 def finish(process):
-    """Let a load generator end by itself; gives its lines."""
+    """Let a load generator end by itself; gives its lines. One that has not begun yet would die of the signal."""
+    until(lambda: read_lines(process) or process.poll() is not None, "its first line")
     process.terminate()
     assert process.wait(WATCHDOG_S) == 0
     return read_lines(process)

@@ -224,6 +224,10 @@ def test_the_tie_out_finds_every_difference(drained, place):
     drained.ctl("flags", "report", "--tie-out", books, code=1)
     text = drained.ctl("flags", "report", "--tie-out", books, "--tolerance", "0.01").stdout
     assert "agreeing  4" in text
+    # As spreadsheets write it: a byte order mark, CRLF, quotation marks, spaces, other columns, a line that was taken back.
+    books.write_text("\ufeff" + '"order_id" , "customer, name",tax_collected, state\r\n' + "".join(
+        f'o-{i} ,"a ""b""\r\nc", 6.71 ,\r\n' for i in range(4)) + "o-gone,,1.00,Canceled\r\n\r\n", encoding="utf-8", newline="")
+    assert "agreeing  4" in drained.ctl("flags", "report", "--tie-out", books).stdout
     for content, fault in (("", ":1: is empty"), ("id,tax\n", "lacks order_id"), ("order_id,tax\na,$5\n", ":2: "),
                            ("order_id,tax\na,1\na,1\n", "one line an order"), ('order_id,tax\n"a,1\n', "quotation")):
         books.write_text(content)
