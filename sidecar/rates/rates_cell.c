@@ -93,7 +93,10 @@ bool spw_rates_cell_number(const struct spw_rates_cell *cell, struct spw_number 
             digits_count++;
         }
     }
-    while (p < end && has_point && *p == '0')
+    /* 0.10350000000000001 is how programs write 0.1035: what lies beyond is rounded, and must leave a whole rate. */
+    if (p < end && has_point && *p >= '5' && *p <= '9')
+        value++;
+    while (p < end && has_point && *p >= '0' && *p <= '9')
         p++;
     out->value_e11 = value;
     return digits_count && p == end;

@@ -31,7 +31,7 @@ struct spw_number {
     bool is_percent;
 };
 
-/* False when the cell is no such number, is finer than 1e-11, or is above 1000. */
+/* Digits beyond 1e-11 are rounded. False when the cell is no such number, or is above 1000. */
 bool spw_rates_cell_number(const struct spw_rates_cell *cell, struct spw_number *out);
 
 /* As parts per billion, exactly; percent = read a number without its sign as percent. Returns NULL, or what is wrong. */

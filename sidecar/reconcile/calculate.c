@@ -240,14 +240,15 @@ void spw_calculate_begin(struct spw_work *work)
             work, "its request cannot be calculated again: it was imported without, or forgotten");
         return;
     }
-    int32_t day = spw_destination_day(f->state, f->created_unix_ms);
-    int32_t now_day = spw_destination_day(f->state, spw_work_wall_ms(work));
-    spw_format_day(day, sale, sizeof sale);
+    int64_t now_ms = spw_work_wall_ms(work);
     if (!work->account->profile->takes_date &&
-        (day != now_day || (f->date[0] && strcmp(f->date, sale) != 0))) {
-        spw_format_day(now_day, today, sizeof today);
+        !spw_destination_same_day(f->state, f->created_unix_ms, now_ms, f->date)) {
+        spw_format_day(spw_destination_day(f->state, f->created_unix_ms), sale, sizeof sale);
+        spw_format_day(spw_destination_day(f->state, now_ms), today, sizeof today);
         snprintf(why, sizeof why,
-                 "%s cannot calculate for a past date: the sale is of %.11s, at its destination it is %s now",
+                 "%s cannot calculate for a past date: the sale is of %.11s, at its destination it is or may "
+                 "be another"
+                 " day, %s by standard time",
                  work->account->profile->name, f->date[0] ? f->date : sale, today);
         spw_calculate_exception(work, why);
         return;

@@ -157,8 +157,26 @@ static int64_t hours_behind(const char *state)
     return state[0] ? 5 : 0;
 }
 
+static int32_t day_of(int64_t local_ms)
+{
+    return (int32_t)(local_ms >= 0 ? local_ms / DAY_MS : -((-local_ms + DAY_MS - 1) / DAY_MS));
+}
+
 int32_t spw_destination_day(const char *state, int64_t unix_ms)
 {
-    int64_t local = unix_ms - hours_behind(state) * HOUR_MS;
-    return (int32_t)(local >= 0 ? local / DAY_MS : -((-local + DAY_MS - 1) / DAY_MS));
+    return day_of(unix_ms - hours_behind(state) * HOUR_MS);
+}
+
+bool spw_destination_same_day(const char *state, int64_t sale_unix_ms, int64_t now_unix_ms, const char *date)
+{
+    bool dated = !date[0];
+    for (int64_t hours = hours_behind(state) - 1; hours <= hours_behind(state) + 1; hours++) {
+        char text[16];
+        int32_t day = day_of(sale_unix_ms - hours * HOUR_MS);
+        if (day != day_of(now_unix_ms - hours * HOUR_MS))
+            return false;
+        spw_format_day(day, text, sizeof text);
+        dated |= strcmp(text, date) == 0;
+    }
+    return dated;
 }

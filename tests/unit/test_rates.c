@@ -174,7 +174,7 @@ static void bad_rows_are_named_and_left_out(void **unused)
         {"WA,98101,A,B,0.095,0.065,%,0.03,0\n", "CountyRate", "is no rate"},
         {"WA,98101,A,B,0.095,0.065,.,0.03,0\n", "CountyRate", "is no rate"},
         {"WA,98101,A,B,0.095,0.065,0,0.0300000001,0\n", "CityRate", "more digits"},
-        {"WA,98101,A,B,0.095,0.065,0,0.0300000000000001,0\n", "CityRate", "is no rate"},
+        {"WA,98101,A,B,0.095,0.065,0,0.0300000000051,0\n", "CityRate", "more digits"},
         {"WA,98101,A,B,0.095,0.065,0,0.03,101%\n", "SpecialRate", "above 100%"},
         {"WA,98101,A,B,0.095,0.065,0,0.03,99999999999999999999\n", "SpecialRate", "is no rate"},
         {"WA,98101,A,B,0.95,0.065,0,0.03,0\n", "CombinedRate", "a fraction or a percent?"},
@@ -203,6 +203,24 @@ static void bad_rows_are_named_and_left_out(void **unused)
         assert_null(table.rows);
         assert_int_equal(table.rows_count, 0);
     }
+}
+
+/* What programs make of 0.065 + 0.0385, and of 8.25 / 100. */
+static void sums_of_a_program_are_the_rate_they_mean(void **unused)
+{
+    (void)unused;
+    struct told told;
+    struct spw_rates_table table;
+    struct spw_error err = {0};
+    static const char text[] = HEAD "WA,98101,A,B,0.10350000000000001,0.065,0,0.038500000000000006,0\n"
+                                    "WA,98102,A,B,0.08249999999999999,0.06500000000000000,0,0.0175,0\n";
+    assert_int_equal(SPW_STATUS_OK, parse(text, 0, &told, &table, &err));
+    assert_int_equal(2, table.rows_count);
+    assert_int_equal(0, table.bad_count + table.mismatch_count);
+    assert_int_equal(103500000, table.rows[0].combined_ppb);
+    assert_int_equal(38500000, table.rows[0].city_ppb);
+    assert_int_equal(82500000, table.rows[1].combined_ppb);
+    spw_rates_clean_up(&table);
 }
 
 static void unclear_files_are_refused_whole(void **unused)
@@ -436,6 +454,7 @@ int main(void)
         cmocka_unit_test(other_column_set_in_any_order),
         cmocka_unit_test(spellings_of_the_same_table),
         cmocka_unit_test(bad_rows_are_named_and_left_out),
+        cmocka_unit_test(sums_of_a_program_are_the_rate_they_mean),
         cmocka_unit_test(unclear_files_are_refused_whole),
         cmocka_unit_test(a_stray_unit_is_a_bad_row),
         cmocka_unit_test(the_highest_rate_of_a_zip_is_kept),

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "sidecar/reconcile/forecast.h"
 #include "sidecar/reconcile/variance.h"
@@ -199,6 +200,33 @@ static void the_day_is_the_destinations(void **state)
     assert_int_equal(-1, day("NY", 4));
 }
 
+/* 2025-07-29, 07:00 UTC is midnight in Seattle by daylight saving time, 08:00 by standard time. */
+static bool same(const char *destination, const char *from, const char *until, const char *date)
+{
+    struct tm a = {0}, b = {0};
+    assert_non_null(strptime(from, "%Y-%m-%d %H:%M", &a));
+    assert_non_null(strptime(until, "%Y-%m-%d %H:%M", &b));
+    return spw_destination_same_day(destination, timegm(&a) * INT64_C(1000), timegm(&b) * INT64_C(1000),
+                                    date);
+}
+
+static void a_midnight_by_either_time_ends_the_day(void **state)
+{
+    (void)state;
+    assert_true(same("WA", "2025-07-29 02:00", "2025-07-29 05:59", ""));
+    assert_false(same("WA", "2025-07-29 06:45", "2025-07-29 07:15", "")); /* daylight saving: over */
+    assert_false(same("WA", "2025-12-29 07:45", "2025-12-29 08:15", "")); /* standard time: over */
+    assert_true(same("WA", "2025-07-29 07:15", "2025-07-29 07:45", "2025-07-29"));
+    assert_true(same("WA", "2025-07-29 07:15", "2025-07-29 07:45", "2025-07-28")); /* who can tell */
+    assert_false(same("WA", "2025-07-29 07:15", "2025-07-29 07:45", "2025-07-27"));
+    assert_false(same("TX", "2025-12-29 06:45", "2025-12-29 07:15", "")); /* El Paso's midnight */
+    assert_true(same("NY", "2025-12-29 14:00", "2025-12-29 20:00", "2025-12-29"));
+    assert_false(same("NY", "2025-12-29 14:00", "2025-12-29 20:00", "2025-12-28"));
+    assert_false(same("NY", "2025-12-29 14:00", "2025-12-28 20:00", "")); /* a clock put back */
+    assert_true(same("", "2025-12-29 02:00", "2025-12-29 20:00", "2025-12-29"));
+    assert_false(same("", "2025-12-29 23:59", "2025-12-30 00:01", ""));
+}
+
 static void forecasts(void **state)
 {
     (void)state;
@@ -239,6 +267,7 @@ int main(void)
         cmocka_unit_test(noise_is_bounded),
         cmocka_unit_test(verdicts),
         cmocka_unit_test(the_day_is_the_destinations),
+        cmocka_unit_test(a_midnight_by_either_time_ends_the_day),
         cmocka_unit_test(forecasts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
