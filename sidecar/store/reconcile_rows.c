@@ -19,8 +19,10 @@
 struct standing {
     int64_t sequence;
     uint32_t revision;
+    bool ordered; /* an order stands on it */
     enum spw_reconcile_state state;
     enum spw_filing_state filing;
+    bool sent; /* to the provider's books, once: perhaps it arrived. Only known of a filing that failed */
     bool live_known;
     struct spw_variance variance;
     char document_id[SPW_DOCUMENT_BYTES];
@@ -60,7 +62,9 @@ static int states_of(struct spw_batch *batch, int64_t sequence, struct standing 
 {
     sqlite3_stmt *statement =
         spw_ledger_prepare(batch->ledger, SPW_STATEMENT_ROW_STATES,
-                           "SELECT reconcile_state, filing_state FROM flags WHERE sequence=?1");
+                           "SELECT reconcile_state, filing_state, filing_state=4 AND EXISTS(SELECT 1 FROM"
+                           " history AS h WHERE h.sequence=f.sequence AND to_state='filing sent')"
+                           " FROM flags AS f WHERE sequence=?1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
     sqlite3_bind_int64(statement, 1, sequence);
@@ -70,6 +74,7 @@ static int states_of(struct spw_batch *batch, int64_t sequence, struct standing 
     out->state =
         (enum spw_reconcile_state)((uint32_t)sqlite3_column_int(statement, 0) % SPW_RECONCILE_STATES);
     out->filing = (enum spw_filing_state)((uint32_t)sqlite3_column_int(statement, 1) % SPW_FILING_STATES);
+    out->sent = sqlite3_column_int(statement, 2) != 0;
     return sqlite3_reset(statement);
 }
 
@@ -80,7 +85,7 @@ int spw_row_begin_anew(struct spw_batch *batch, int64_t sequence, enum spw_flag_
     if (rc != SQLITE_OK)
         return rc;
     bool stands = order_state == SPW_FLAG_CONFIRMED;
-    bool filed = was.filing == SPW_FILING_SENT || was.filing == SPW_FILING_FILED;
+    bool filed = was.filing == SPW_FILING_SENT || was.filing == SPW_FILING_FILED || was.sent;
     enum spw_reconcile_state state = filed    ? SPW_RECONCILE_EXCEPTION
                                      : stands ? SPW_RECONCILE_PENDING
                                               : SPW_RECONCILE_NONE;
@@ -270,7 +275,8 @@ static int find_row(struct spw_batch *batch, const char *flag_id, struct standin
         spw_ledger_prepare(batch->ledger, SPW_STATEMENT_ROW_FIND,
                            "SELECT sequence, revision, reconcile_state, filing_state, live_known,"
                            " live_tax_minor, variance_minor, rounding_noise_minor, rate_variance_minor,"
-                           " base_variance_minor, nexus_variance_minor, document_id, decision, decided_by"
+                           " base_variance_minor, nexus_variance_minor, document_id, decision, decided_by,"
+                           " flag_state"
                            " FROM flags WHERE flag_id=?1");
     if (!statement)
         return spw_ledger_failure(batch->ledger);
@@ -293,6 +299,7 @@ static int find_row(struct spw_batch *batch, const char *flag_id, struct standin
     copy_text(statement, 11, out->document_id, sizeof out->document_id);
     copy_text(statement, 12, out->decision, sizeof out->decision);
     copy_text(statement, 13, out->by, sizeof out->by);
+    out->ordered = sqlite3_column_int(statement, 14) == SPW_FLAG_CONFIRMED;
     return sqlite3_reset(statement);
 }
 
@@ -578,6 +585,13 @@ static int check_decision(struct spw_batch *batch, struct spw_decide_request *r,
         spw_error_set(&job->error, SPW_STATUS_INVALID,
                       "%s: is %s, not an exception: nothing is to be decided", r->flag_id,
                       spw_reconcile_state_name(was->state));
+        return SQLITE_OK;
+    }
+    if (retry && !was->ordered) {
+        spw_error_set(&job->error, SPW_STATUS_INVALID,
+                      "%s: no order stands on it any more: there is nothing to try again; void what is in the"
+                      " books, and accept",
+                      r->flag_id);
         return SQLITE_OK;
     }
     *over = false;

@@ -272,6 +272,19 @@ def test_orders_that_are_taken_back(place):
     assert "taken back after it was filed" in reconciliation(sidecar, late)["reason"]
     assert list(documents(mock, "avatax")) == ["avatax/ACME/o-2"]
     assert "reconciliation" not in sidecar.flag(early)
+    refused = sidecar.ctl("exceptions", "resolve", late, "--decision", "retry", "--by", "ann", code=1)
+    assert "no order stands on it" in refused.stderr
+    assert sidecar.metric("spillway_ledger_orphans") == 0
+    sidecar.ctl("exceptions", "resolve", late, "--decision", "accept", "--note", "voided by hand", "--by", "ann")
+    wait_states(sidecar, exception=0, resolved=1)
+    # A filing that was given up after it had been sent: perhaps it arrived.
+    mock.script({"status": 400, "path_contains": "createoradjust"})
+    lost = fall_back(sidecar, "o-3")["fallback"]["flag_id"]
+    assert settled(sidecar, lost)["filing"] == "failed"
+    mock.script()
+    assert sidecar.post("/spillway/v1/orders/o-3/cancel").status in (200, 202)
+    wait_states(sidecar, exception=1)
+    assert "taken back after it was filed" in reconciliation(sidecar, lost)["reason"]
 
 
 def test_too_little_capacity_alarms_at_once(place):
