@@ -56,8 +56,8 @@ def test_the_charts_profile_allows_io_uring():
         assert pod.checkout() == "live tax 6.02 from the provider"
         pod.provider_does({"status": 500})
         assert pod.checkout().startswith("fallback tax 6.71")
-        # What the runbooks say is done in the sidecar's container, under the same profile.
-        for words in ("spillwayctl status", "df -h /var/lib/spillway", "ls -l /var/lib/spillway",
+        # What the runbooks do in the sidecar's container, under the same profile; kubectl cp needs tar.
+        for words in ("spillwayctl status", "tar --version", "df -h /var/lib/spillway", "ls -l /var/lib/spillway",
                       "spillwayctl flags export --format csv --out /var/lib/spillway/flags.csv --ack nightly"):
             assert pod.exec("spillway", *words.split()).returncode == 0
         podman("stop", "-t", "60", pod.of("spillway"))
