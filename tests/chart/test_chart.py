@@ -394,8 +394,9 @@ def test_rates_come_from_a_configmap_a_volume_or_a_url():
 # The script of the rate job for real, with curl's place taken by one that copies: what it leaves behind is one table.
 @pytest.mark.parametrize("sha256, code", [("", 0), ("0" * 64, 1)], ids=["any", "wrong-checksum"])
 def test_the_rate_job_replaces_the_table_whole_or_not_at_all(tmp_path, sha256, code):
-    [container] = render("-f", FETCH)["CronJob", "shop-spillway-rates"]["spec"]["jobTemplate"]["spec"]["template"][
-        "spec"]["containers"]
+    url = "https://rates.example/a%2Fb%20c/zip5-%Y-%m-%d.csv.gz"  # escapes are no dates
+    [container] = render("-f", FETCH, "--set", f"rates.fetch.url={url}")["CronJob", "shop-spillway-rates"]["spec"][
+        "jobTemplate"]["spec"]["template"]["spec"]["containers"]
     rates, tools = tmp_path / "rates", tmp_path / "bin"
     rates.mkdir()
     tools.mkdir()
@@ -414,7 +415,7 @@ def test_the_rate_job_replaces_the_table_whole_or_not_at_all(tmp_path, sha256, c
     else:
         [(name, text)] = seen.items()
         assert re.fullmatch(r"zip5-20\d\d-\d\d-\d\d\.csv\.gz", name)
-        assert text == f"https://rates.example/{name}"
+        assert text == f"https://rates.example/a%2Fb%20c/{name}"
 
 
 def test_egress_proxy_reaches_every_account_but_those_with_their_own():

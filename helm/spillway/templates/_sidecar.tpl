@@ -92,8 +92,9 @@ image: {{ .Values.rates.fetch.image | quote }}
 command: [/bin/sh, -euc]
 args:
   - |
-    file=$(date -u +"$RATES_FILE")
-    curl -fsSL ${PROXY_USER:+--proxy-user "$PROXY_USER"} --proto '=https' --retry 5 --retry-all-errors --max-time 300 -o "$RATES_DIR/.fetched" "$(date -u +"$RATES_URL")"
+    dated() { echo "$1" | sed "$(date -u +'s/%%Y/%Y/g; s/%%m/%m/g; s/%%d/%d/g')"; }
+    file=$(dated "$RATES_FILE")
+    curl -fsSL ${PROXY_USER:+--proxy-user "$PROXY_USER"} --proto '=https' --retry 5 --retry-all-errors --max-time 300 -o "$RATES_DIR/.fetched" "$(dated "$RATES_URL")"
     [ -z "$RATES_SHA256" ] || echo "$RATES_SHA256  $RATES_DIR/.fetched" | sha256sum -c -
     mv "$RATES_DIR/.fetched" "$RATES_DIR/$file"
     for old in "$RATES_DIR"/*.csv "$RATES_DIR"/*.csv.gz; do [ "$old" = "$RATES_DIR/$file" ] || rm -f "$old"; done
