@@ -164,12 +164,17 @@ int spw_rows_give_up(struct spw_batch *batch, int64_t after_ms, uint32_t max_cou
 
 /* ---- claiming ---- */
 
+/* No lease and no pause lasts an hour: what is to be tried later than that was written before the clock was put back, and is
+ * due. */
+#define LATER_MS "3600000"
 static const char due_reconcile_sql[] =
-    "WHERE reconcile_state=1 AND reconcile_next_unix_ms<=?1 AND (?2='' OR account=?2) AND"
+    "WHERE reconcile_state=1 AND reconcile_next_unix_ms NOT BETWEEN ?1+1 AND ?1+" LATER_MS
+    " AND (?2='' OR account=?2) AND"
     " account NOT IN (SELECT value FROM json_each(?3)) ORDER BY flags.placed_unix_ms LIMIT ?4";
 static const char due_file_sql[] =
     "WHERE filing_state IN (1,2,4) AND filing_next_unix_ms<9223372036854775807 AND"
-    " filing_next_unix_ms<=?1 AND reconcile_state<>1 AND (?2='' OR account=?2) AND"
+    " filing_next_unix_ms NOT BETWEEN ?1+1 AND ?1+" LATER_MS
+    " AND reconcile_state<>1 AND (?2='' OR account=?2) AND"
     " account NOT IN (SELECT value FROM json_each(?3)) ORDER BY flags.placed_unix_ms LIMIT ?4";
 
 /* One statement for all of them: what is not due yet stands before it in the index, and is passed once. */

@@ -137,6 +137,22 @@ static void placed_rows_are_due_once_a_lease(void **state)
     assert_int_equal(SPW_STATUS_INVALID, spw_store_wait(kit->store, &other.job));
 }
 
+/* A clock that was a year ahead when the rows were claimed, and is right again. */
+static void a_clock_put_back_holds_no_row(void **state)
+{
+    struct kit *kit = *state;
+    const int64_t year_ms = INT64_C(365) * 86400000;
+    kit_open(kit);
+    kit_flag(kit, "a");
+    place(kit, "a", 993, 100);
+    kit_settle(kit);
+    assert_int_equal(1, due_count(kit, SPW_DUE_RECONCILE, year_ms));
+    assert_int_equal(0, due_count(kit, SPW_DUE_RECONCILE, year_ms + LEASE_MS - 1));
+    assert_int_equal(1, due_count(kit, SPW_DUE_RECONCILE, 1000));
+    assert_int_equal(0, due_count(kit, SPW_DUE_RECONCILE, 1000 + LEASE_MS - 1)); /* claimed anew */
+    assert_int_equal(1, due_count(kit, SPW_DUE_RECONCILE, 1000 + LEASE_MS));
+}
+
 static void a_result_counts_once(void **state)
 {
     struct kit *kit = *state;
@@ -464,6 +480,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, kit_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(placed_rows_are_due_once_a_lease),
+        CASE(a_clock_put_back_holds_no_row),
         CASE(a_result_counts_once),
         CASE(a_result_that_contradicts_itself_is_refused),
         CASE(an_order_that_changes_begins_the_row_anew),
