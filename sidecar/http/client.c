@@ -28,7 +28,9 @@ enum {
     SPARE_CALLS_MAX = 64, /* ended calls kept for the next: a handle costs more to make than to use */
     SPARE_BODY_MAX_BYTES = 64 << 10, /* a larger buffer is not kept with them */
     HEADERS_MAX_BYTES = 64 << 10,
-    ATTEMPTS_MAX = 2 /* libcurl itself would go on to 6 on connections that die at once */
+    ATTEMPTS_MAX = 2,   /* libcurl itself would go on to 6 on connections that die at once */
+    IDLE_MAX_S = 118,   /* libcurl's own; servers commonly give up kept connections before */
+    IDLE_ONCE_MAX_S = 2 /* for what is sent once: servers keep one for 5 s at least */
 };
 
 struct buffer {
@@ -61,7 +63,7 @@ struct spw_http_call {
     uint64_t sent_ns;
     struct buffer answer_headers;
     struct buffer answer_body;
-    uint32_t attempts;
+    uint32_t attempts, attempts_max;
     bool headers_complete;
     bool too_large;
     bool in_multi;
@@ -156,11 +158,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *owner)
 static int on_ready(void *owner, char *remote_ip, char *local_ip, int remote_port, int local_port)
 {
     struct spw_http_call *call = owner;
-    (void)remote_ip;
-    (void)local_ip;
-    (void)remote_port;
-    (void)local_port;
-    if (call->attempts == ATTEMPTS_MAX) {
+    (void)remote_ip, (void)local_ip, (void)remote_port, (void)local_port;
+    if (call->attempts == call->attempts_max) {
         return CURL_PREREQFUNC_ABORT;
     }
     call->attempts++;
@@ -255,8 +254,7 @@ static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, co
 {
     long status = 0;
     curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    const struct buffer *headers = &call->answer_headers;
-    const struct buffer *body = &call->answer_body;
+    const struct buffer *headers = &call->answer_headers, *body = &call->answer_body;
     bool has_body = outcome == SPW_HTTP_ANSWERED && body->bytes > 0;
     struct spw_http_response response = {
         .outcome = outcome,
@@ -295,7 +293,8 @@ static void finish_by_curl(struct spw_http_call *call, CURLcode code)
         detail = text;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK) {
-        detail = "the connection died or refused the request twice";
+        detail = call->attempts_max == 1 ? "the connection died; the request is sent once"
+                                         : "the connection died twice";
     }
     enum spw_http_outcome outcome = call->attempts == 0 ? SPW_HTTP_CONNECT : SPW_HTTP_BROKEN;
     if (code == CURLE_OPERATION_TIMEDOUT &&
@@ -652,6 +651,7 @@ static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_HTTPHEADER, call->headers);
     SET(CURLOPT_MAXLIFETIME_CONN, lifetime_max_s(call->client));
+    SET(CURLOPT_MAXAGE_CONN, request->at_most_once ? (long)IDLE_ONCE_MAX_S : (long)IDLE_MAX_S);
     SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
     SET(CURLOPT_CONNECTTIMEOUT_MS,
         request->connect_timeout_ms > 0 ? milliseconds_up(request->connect_timeout_ms * 1000000U - 1) : 0L);
@@ -697,6 +697,7 @@ static struct spw_http_call *call_new(struct spw_http_client *client, const stru
     }
     call->sent_ns = spw_loop_now_ns(client->loop);
     call->deadline_ns = request->deadline_ns;
+    call->attempts_max = request->at_most_once ? 1 : ATTEMPTS_MAX;
     call->deadline.fn = on_deadline;
     call->deadline.owner = call;
     call->answer_headers.max_bytes = HEADERS_MAX_BYTES;
@@ -714,7 +715,7 @@ static struct spw_http_call *call_new(struct spw_http_client *client, const stru
  * at once all the same is told in the next turn. */
 static void begin(struct spw_http_client *client)
 {
-    int running;
+    int running = 0;
     curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     if (running < client->in_multi_count) {
         spw_loop_timer_set(client->loop, &client->timer, spw_loop_now_ns(client->loop));

@@ -4,7 +4,7 @@
  *
  * A request gets exactly one call of its done function, never from inside spw_http_client_send. Nothing is retried
  * here but one thing: a kept connection that turns out dead before a byte of answer came is replaced once, as every
- * HTTP client does (attempts is 2 then). One that stayed silent until its call was given up is not used again.
+ * HTTP client does (attempts is 2 then), unless the request is to go out at most once. One that stayed silent until its call was given up is not used again.
  *
  * No redirect is followed, no cookie kept, environment proxies and netrc are ignored, TLS is verified, names are
  * resolved without stalling the loop, and the answer's size is capped after decompression: bodies arrive decoded, so
@@ -34,6 +34,8 @@ struct spw_http_request {
     size_t body_bytes;
     uint64_t deadline_ns;        /* CLOCK_BOOTTIME: the call is over at the first turn after it */
     uint64_t connect_timeout_ms; /* 0 = the deadline alone; passing it ends the call as CONNECT */
+    bool
+        at_most_once; /* not to be sent again on a fresh connection: nobody knows whether it was taken the first time */
 };
 
 enum spw_http_outcome {

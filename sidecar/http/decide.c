@@ -286,6 +286,7 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
                              "quote: no memory: raise the container's memory limit");
     job->uid = ask->uid;
     job->is_native = ask->native != NULL;
+    job->records = ask->records;
     if (ask->trace)
         job->trace = *ask->trace;
     else if (ask->native)

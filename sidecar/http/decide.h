@@ -80,7 +80,8 @@ void spw_decider_reload_end(struct spw_decider *decider);
 struct spw_ask {
     const struct spw_quote_request *quote;
     const struct spw_native_request
-        *native; /* the provider's own form, passed on as it is; NULL = made here */
+        *native;  /* the provider's own form, passed on as it is; NULL = made here */
+    bool records; /* the call also puts the sale into the provider's books */
     /* The caller's, with quote alone (native has it among its headers); NULL = none. Copied. */
     const struct spw_trace *trace;
     uint32_t uid;

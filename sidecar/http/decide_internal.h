@@ -63,6 +63,7 @@ struct spw_job {
     bool has_decision_key;
     bool looked;                    /* the ledger was asked */
     bool is_native;                 /* asked in the provider's own form */
+    bool records;                   /* its call puts the sale into the books */
     bool in_flight_at_end;          /* its deadline passed while a call was under way */
     struct spw_admission admission; /* the flight's, or the refusal */
     struct spw_trace trace;

@@ -357,6 +357,7 @@ static void send_call(struct spw_flight *flight)
     request.body_bytes = flight->call.body_bytes;
     /* Each job's own timer ends its wait; who joined last may wait for one deadline more. */
     request.deadline_ns = now_of(flight) + 2 * deadline_ms * UINT64_C(1000000);
+    request.at_most_once = flight->jobs->records;
     flight->attempts++;
     flight->sent_ns = now_of(flight);
     if (spw_http_client_send(flight->account->client, &request, call_done, flight, &flight->in_flight,

@@ -8,6 +8,7 @@
 #include "sidecar/http/decide_internal.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/provider/signals.h"
+#include "sidecar/provider/wire.h"
 
 /* At a tax provider nobody's checkout waits for these, and cutting off what changes the books leaves them uncertain. Any
  * other API has the account's deadline. */
@@ -25,6 +26,7 @@ struct spw_pass {
     struct spw_http_call *in_flight;
     struct spw_ticket ticket;
     uint32_t acquire_flags;
+    bool at_most_once;
     struct spw_admission admission;
 };
 
@@ -39,6 +41,19 @@ static bool may_be_cut_off(const struct spw_pass *pass)
     const char *method = pass->route->method;
     return !changes_books(pass) &&
            (pass->account->profile->is_tax || strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
+}
+
+/* Doing it twice might be two of it: HTTP's own idempotent methods aside, unless the request has a key by which the
+ * provider knows it again. */
+static bool may_go_twice(const struct spw_pass *pass, const char *headers)
+{
+    static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE"};
+    char key[256]; /* Stripe's may have 255 bytes */
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        if (strcmp(pass->route->method, methods[i]) == 0)
+            return true;
+    return (pass->account->profile->is_tax && !changes_books(pass)) ||
+           spw_wire_header_find(headers, "Idempotency-Key", key, sizeof key);
 }
 
 /* Which of the account's limiters apply. */
@@ -116,6 +131,7 @@ static void send(struct spw_pass *pass)
     request.body_bytes = pass->call.body_bytes;
     request.deadline_ns = now_ns + deadline_of(pass);
     request.connect_timeout_ms = pass->account->conf->deadline_ms;
+    request.at_most_once = pass->at_most_once;
     if (spw_http_client_send(pass->account->client, &request, call_done, pass, &pass->in_flight, &err) !=
         SPW_STATUS_OK) {
         struct spw_pass_result result = {.end = SPW_PASS_FAILED};
@@ -154,6 +170,7 @@ static enum spw_status prepare(struct spw_pass *pass, const char *integration,
 {
     struct spw_credential credential;
     const struct spw_conf_account *conf = pass->account->conf;
+    pass->at_most_once = !may_go_twice(pass, native->headers);
     if (!has_integration(conf, integration))
         return spw_error_set(err, SPW_STATUS_NOT_FOUND,
                              "Spillway-Integration: account %s has no integration \"%.60s\"", conf->name,

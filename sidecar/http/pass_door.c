@@ -93,7 +93,7 @@ static void calculate(struct spw_passing *p)
     struct spw_job *job = NULL;
     struct spw_door_request *request = p->request;
     struct spw_quote_request *q = &p->quote.quote;
-    struct spw_ask ask = {.quote = q, .native = &p->native, .uid = UINT32_MAX};
+    struct spw_ask ask = {.quote = q, .native = &p->native, .records = p->quote.records, .uid = UINT32_MAX};
     q->account = p->account->conf->name;
     q->integration = p->integration;
     q->decision_id = decision_id(p);

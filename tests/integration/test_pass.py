@@ -3,6 +3,7 @@
 Needs SPILLWAY_BIN.
 """
 import http.client
+import itertools
 import json
 import re
 import socket
@@ -192,6 +193,37 @@ def test_an_idempotency_key_makes_one_decision(place, backend):
 
 def convert(sidecar, cart_id, order_id):
     return sidecar.sdk("POST", TAX + "/carts/orders", {"cartId": cart_id, "orderId": order_id, "completed": True})
+
+
+def test_a_record_is_never_sent_twice(place, backend):
+    """A kept connection that takes a request and closes: a calculation is asked again on a fresh one, a record is not."""
+    asked, body = [], json.dumps({"items": [{"lineItems": [{"index": 0, "tax": {"amount": 3.68, "rate": 0.092}}]}]})
+    numbers = itertools.count(1)
+
+    def serve(connection):
+        data, count, number = b"", 0, next(numbers)
+        while more := connection.recv(65536):
+            data += more
+            head, _, rest = data.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            if not length or len(rest) < int(length[1]):
+                continue
+            asked.append((number, head.split(b" ")[1].decode()))
+            data, count = b"", count + 1
+            if count > 1:
+                return connection.shutdown(socket.SHUT_RDWR)
+            connection.sendall(answer_with(body.encode()))
+    stub = Listener(serve)
+    sidecar = start(place, f"http://127.0.0.1:{stub.port}")
+    assert sidecar.sdk("POST", TAX + "/carts", cart()).headers["Spillway-Decision"] == "live"
+    told = convert(sidecar, "c-9", "o-9")
+    assert [path for _, path in asked] == [TAX + "/carts", TAX + "/carts/orders"]
+    # A connection kept for more than two seconds is not used for a record at all.
+    assert told.status == (502 if asked[1][0] == 1 else 200), "what became of it is not known"
+    for _ in range(3):
+        assert sidecar.sdk("POST", TAX + "/carts", cart()).headers["Spillway-Decision"] == "live", "replaced once"
+    assert [path for _, path in asked].count(TAX + "/carts/orders") == 1
+    stub.close()
 
 
 def test_a_commit_of_a_live_cart_is_passed(place, backend):

@@ -644,6 +644,33 @@ static void test_dead_kept_connection_is_replaced_once(void **state)
     assert_int_equal(stub.connections, 2);
 }
 
+static void test_what_goes_once_is_not_sent_again(void **state)
+{
+    (void)state;
+    static const struct reply replies[] = {{OK_KEPT, 0, KEEP}, {"", 0, CLOSE}, {OK_KEPT, 0, KEEP}};
+    struct fixture *f = new_fixture();
+    struct stub stub;
+    struct result r;
+    char url[64];
+    stub_start(&stub, replies, 3);
+    get(f, &r, stub.port, "/");
+    run(f->loop);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/", (unsigned)stub.port);
+    struct spw_http_request once = {.method = "POST",
+                                    .url = url,
+                                    .body = "x",
+                                    .body_bytes = 1,
+                                    .at_most_once = true,
+                                    .deadline_ns = clock_ns() + 30000 * MS};
+    send_request(f, &r, &once);
+    run(f->loop);
+    assert_int_equal(r.outcome, SPW_HTTP_BROKEN);
+    assert_int_equal(r.attempts, 1);
+    assert_non_null(strstr(r.detail, "once"));
+    end_fixture(f);
+    stub_end(&stub);
+}
+
 static void test_nobody_there(void **state)
 {
     (void)state;
@@ -892,6 +919,7 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_answers_are_capped),
         cmocka_unit_test(test_dead_kept_connection_is_replaced_once),
+        cmocka_unit_test(test_what_goes_once_is_not_sent_again),
         cmocka_unit_test(test_nobody_there),
         cmocka_unit_test(test_silent_provider_is_a_timeout),
         cmocka_unit_test(test_deadline_in_the_past),
