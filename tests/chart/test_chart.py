@@ -231,6 +231,10 @@ def test_store_kinds():
     (["rates.configMapName=a", "config.fallback.rates_dir=/b"], "config.fallback.rates_dir is the chart's"),
     (["sink.volume.nfs.server=a", "config.store.sink.file=/b"], "config.store.sink.file is the chart's"),
     (["networkPolicy.enabled=true", "demo.enabled=false"], "networkPolicy.podSelector is empty"),
+    (["networkPolicy.enabled=true", "egressProxy.url=http://proxy.example:3128"],
+     "networkPolicy.egressPorts lacks port 3128, by which account taxcloud-main goes out (http://proxy.example:3128)"),
+    (["networkPolicy.enabled=true", f"{ACCOUNT}.url=https://tax.example:8443"], "networkPolicy.egressPorts lacks port 8443"),
+    (["networkPolicy.enabled=true", "networkPolicy.egressPorts={8080}"], "networkPolicy.egressPorts lacks port 443"),
     (["monitoring.podMonitor.enabled=true", "demo.enabled=false"], "monitoring.podMonitor.podSelector is empty"),
     (["existingConfigMap.name=a"], "config.accounts is not read where existingConfigMap.name (a) is given"),
     (["config.drain=1m"], "(config.drain 1m): give at least 90"),
@@ -425,9 +429,9 @@ def test_egress_proxy_reaches_every_account_but_those_with_their_own():
     assert account["proxy_credentials_file"] == "/etc/spillway/secrets/egress-proxy"
     sources = volumes_of(pod_of(documents, "shop-spillway-demo"))["spillway-config"]["projected"]["sources"]
     assert {"secret": {"name": "proxy", "items": [{"key": "credentials", "path": "secrets/egress-proxy"}]}} in sources
-    own = render("-f", FETCH, "--set", "config.accounts.avalara-main.proxy=http://own.example:1")
+    own = render("-f", FETCH, "--set", "config.accounts.avalara-main.proxy=http://own.example:3128")
     account = config_of(own)["accounts"]["avalara-main"]
-    assert account["proxy"] == "http://own.example:1" and "proxy_credentials_file" not in account
+    assert account["proxy"] == "http://own.example:3128" and "proxy_credentials_file" not in account
 
 
 def test_sink_is_mounted_and_configured():

@@ -100,6 +100,19 @@ number printed directly would come out as 1e+06.
 {{- end -}}
 {{- end }}
 
+{{/* A policy that would shut the way to a provider. */}}
+{{- define "spillway.checkEgress" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.egressPorts }}{{- $ports = append $ports (toString (int64 .)) }}{{- end -}}
+{{- range $name, $account := .Values.config.accounts -}}
+{{- $way := $account.proxy | default $.Values.egressProxy.url | default $account.url | default "https://" -}}
+{{- $port := regexFind ":[0-9]+$" $way | trimPrefix ":" | default (ternary "80" "443" (hasPrefix "http://" $way)) -}}
+{{- if not (has $port $ports) -}}
+{{- fail (printf "spillway: networkPolicy.egressPorts lacks port %s, by which account %s goes out (%s): add it" $port $name $way) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* The same for what is in the pod, whoever wrote the configuration. */}}
 {{- define "spillway.checkPod" -}}
 {{- if and .Values.existingConfigMap.name .Values.config.accounts -}}
