@@ -294,5 +294,9 @@ def test_a_real_prometheus_answers_the_dashboard_and_fires_the_alert(place):
     assert len(queries) > 40
     for title, text in queries:
         assert prometheus.query(text), f"{title}: nothing answers {text}"
+    # A rule whose series do not exist never fires.
+    for selector in set(re.findall(r"spillway_\w+(?:\{[^}]*\})?", "".join(
+            rule["expr"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]))):
+        assert prometheus.query(selector), f"nothing answers {selector}"
     problems = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"] if rule["health"] != "ok"]
     assert problems == []
