@@ -134,6 +134,8 @@ SPW_METRIC(RELOADS, "spillway_config_reloads_total", COUNTER, "reloads", "", \
     "Reloads of the configuration that were taken. [sidecar]") \
 SPW_METRIC(RELOAD_FAILURES, "spillway_config_reload_failures_total", COUNTER, "reloads", "", \
     "Reloads of the configuration that were refused; the one before stayed in force. [sidecar]") \
+SPW_METRIC(RELOAD_SUCCESSFUL, "spillway_config_last_reload_successful", GAUGE, "0 or 1", "", \
+    "0 while the configuration's file is one that was refused: the one before is in force, until the next start. [sidecar]") \
 SPW_METRIC(RELOADED, "spillway_config_last_reload_success_seconds", GAUGE, "seconds", "", \
     "When the configuration in force was last read with success, since 1970. [sidecar]") \
 SPW_METRIC(BUILD, "spillway_build_info", GAUGE, "1", "version,segment", \

@@ -432,6 +432,7 @@ static void process(const struct scrape *s)
     PUT_ONE(LAG, (double)spw_loop_lag_ns(loop) / 1e9);
     PUT_ONE(RELOADS, (double)s->from->live->reloads_count);
     PUT_ONE(RELOAD_FAILURES, (double)s->from->live->failures_count);
+    PUT_ONE(RELOAD_SUCCESSFUL, (double)(s->from->live->last_error[0] == 0));
     PUT_ONE(RELOADED, (double)s->from->live->last_success_unix_s);
     BEGIN(BUILD);
     PUT(BUILD, 1.0, SPW_VERSION, s->segment.origin);

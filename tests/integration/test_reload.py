@@ -30,6 +30,7 @@ def reload(sidecar, taken=True):
     sidecar.signal(signal.SIGHUP)
     until(lambda: counts(sidecar) != before, "a reload")
     assert counts(sidecar) == (before[0] + taken, before[1] + (not taken)), sidecar.log()[-2000:]
+    assert sidecar.metric("spillway_config_last_reload_successful") == taken
 
 
 def edit(place, **account):
