@@ -200,6 +200,7 @@ static void prepare(struct bench *b, const char *account, bool open, bool shut, 
         spw_gate_shut(map, words, spw_now_ns() + UINT64_C(3600000000000), SPW_GATE_RETRY_AFTER, spw_now_ns(),
                       spw_now_ns());
     spw_store_rlx(&record->switches, kill ? SPW_SWITCH_KILL : 0);
+    spw_changed(map);
 }
 
 static bool asked_for(const char *name, int argc, char **argv)

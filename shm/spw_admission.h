@@ -44,15 +44,15 @@ enum {
 
 struct spw_admission {
     enum spw_verdict verdict;
-    enum spw_cause cause;     /* DENY, NEVER: the rule that fired */
+    enum spw_cause cause; /* DENY, NEVER: the rule that fired */
+    uint32_t breaker_state;
+    bool observed;            /* would have been refused; observe mode let it pass */
+    bool may_call;            /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
     uint64_t wait_ns;         /* DENY: until it may be tried again; SPW_FOREVER_NS = never */
     uint64_t start_at_ns;     /* ALLOW with a reservation: not before; 0 = now */
     uint64_t version;         /* the account's configuration version the last limiter obeyed */
-    uint64_t available_units; /* seen in the account-wide bucket before the take ... */
-    uint64_t units_per_token; /* ... in these; see spw_admission_tokens_milli */
-    uint32_t breaker_state;
-    bool observed; /* would have been refused; observe mode let it pass */
-    bool may_call; /* ALLOW, or NOT_ATTACHED where the attach option lets the call through */
+    uint64_t units_per_token; /* see spw_admission_tokens_milli */
+    uint64_t available_units; /* of these, seen in the account-wide bucket before the take */
 };
 
 /* What a caller that was allowed holds until it reports the outcome. */

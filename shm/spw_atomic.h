@@ -19,9 +19,12 @@
 #define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-/* For what a decision is made of, however the application is compiled; and for what is seldom run. */
-#define SPW_HOT  static inline __attribute__((always_inline))
-#define SPW_COLD __attribute__((noinline, cold, unused))
+/* For what a decision is made of, however the application is compiled; for what is run beside it, out of its way; and for
+ * what is seldom run. */
+#define SPW_HOT               static inline __attribute__((always_inline))
+#define SPW_ASIDE             __attribute__((noinline, unused))
+#define SPW_COLD              __attribute__((noinline, cold, unused))
+#define SPW_SELDOM(condition) __builtin_expect(!!(condition), 0)
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,14 +62,6 @@ SPW_HOT uint32_t spw_load32_acq(const uint32_t *word)
 {
     SPW_STEP_SEE(word);
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-/* Two 32-bit words that stand in one of 64, as one value. */
-typedef uint64_t __attribute__((may_alias)) spw__pair;
-SPW_HOT uint64_t spw_load_pair_acq(const uint32_t *words)
-{
-    SPW_STEP_SEE(words);
-    return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE);
 }
 
 SPW_HOT void spw_store_rel(uint64_t *word, uint64_t value)

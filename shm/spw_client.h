@@ -99,6 +99,8 @@ static inline void spw__fork_child(void)
         spw__seed(c);
         if (c->map && spw_slot_claim(c->map, c->rw_dir, SPW_RW_NAME) != SPW_STATUS_OK)
             c->map->self.lock_fd = -1;
+        if (c->map) /* what refs remember of it is the parent's */
+            c->map->made_ns = spw_now_ns();
     }
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     spw__clients_lock = fresh;
@@ -350,6 +352,20 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
     return a;
 }
 
+/* What was remembered is good until the sidecar has been silent for too long, and then looked at again. A heartbeat that
+ * seems to be ahead, by a moment or by far, is not trusted at all. */
+static inline void spw__ref_trust(const struct spw_map *map, struct spw_ref *ref, uint64_t now_ns)
+{
+    struct spw__ref_bucket *b = &ref->bucket;
+    /* SYNC heartbeat: relaxed: a lone word. */
+    uint64_t beat_ns = spw_load_rlx(&spw_map_pub(map)->heartbeat_ns);
+    uint64_t until_ns = beat_ns + SPW_HEARTBEAT_STALE_NS - b->base_ns;
+    if (now_ns - beat_ns > SPW_HEARTBEAT_STALE_NS)
+        b->map = NULL;
+    else if (until_ns < b->span_ns)
+        b->span_ns = until_ns;
+}
+
 /* The decision when anything is unusual: no segment, a new one, an account not looked up yet, or not quiet. */
 static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, struct spw_ref *ref,
                                                         uint32_t flags, uint64_t tokens, uint64_t max_wait_ns,
@@ -361,6 +377,7 @@ static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, st
     struct spw_admission a;
     if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) {
         a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+        spw__ref_trust(map, ref, now_ns);
     } else {
         memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
         memset(&a, 0, sizeof a);
@@ -371,22 +388,38 @@ static SPW_COLD struct spw_admission spw__acquire_whole(struct spw_client *c, st
     return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
 }
 
+/* The map to decide by while nothing is unusual. */
+SPW_HOT const struct spw_map *spw__quiet_map(struct spw_client *c)
+{
+    const struct spw_map *map = spw__data_map(c);
+    /* SYNC retired: acquire: the successor, if any, is being put in place. */
+    return map && spw_load_acq(&spw_map_pub(map)->retired) == 0 ? map : NULL;
+}
+
+/* The decision when it is no ordinary take. */
+static SPW_ASIDE struct spw_admission spw__acquire_aside(struct spw_client *c, struct spw_ref *ref,
+                                                         uint32_t flags, uint64_t tokens,
+                                                         uint64_t max_wait_ns, uint64_t now_ns,
+                                                         struct spw_ticket *ticket)
+{
+    struct spw_admission a;
+    if (max_wait_ns == 0 &&
+        spw__ref_quiet(spw__quiet_map(c), ref, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
+        return a;
+    return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+}
+
 /* spw_acquire and spw_peek. */
 SPW_HOT struct spw_admission spw__acquire(struct spw_client *c, struct spw_ref *ref, uint32_t flags,
                                           uint64_t tokens, uint64_t max_wait_ns, struct spw_ticket *ticket)
 {
     struct spw_admission a;
-    struct spw__ref_words words;
-    const struct spw_map *map = spw__data_map(c);
-    /* SYNC retired: acquire: the successor, if any, is being put in place. */
-    bool quiet = map && max_wait_ns == 0 && spw__ref_look(map, ref, &words) &&
-                 spw_load_acq(&spw_map_pub(map)->retired) == 0;
+    uint64_t breaker;
+    bool quiet = max_wait_ns == 0 && spw__ref_look(spw__quiet_map(c), ref, tokens, &breaker);
     uint64_t now_ns = spw_now_ns();
-    /* SYNC heartbeat: relaxed: a lone word. One that seems to be ahead, by a moment or by far, is not quiet, either. */
-    if (quiet && now_ns - spw_load_rlx(&spw_map_pub(map)->heartbeat_ns) <= SPW_HEARTBEAT_STALE_NS &&
-        spw__ref_quick(map, ref, &words, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
+    if (quiet && spw__ref_quick(ref, breaker, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
         return a;
-    return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+    return spw__acquire_aside(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
 }
 
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call

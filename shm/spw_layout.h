@@ -113,10 +113,11 @@ struct spw_header {
     uint64_t rates_active; /* half in bit 0, version above */
     uint64_t policy_seq;   /* latch counter of the policy */
     uint64_t cells_hint; /* rw: raised after a cell became READY; only a hint, a full look finds every cell */
-    uint8_t spare2[72];
+    uint64_t changes;    /* pub, since 1.1: counts changes of what decisions go by: see spw_changed */
+    uint8_t spare2[64];
 };
 
-/* Switch words: read at each decision, so effective at once. */
+/* Switch words: read at each decision after a change, so effective at once. */
 #define SPW_SWITCH_KILL    UINT64_C(1) /* the limiter is off: it admits and charges nothing */
 #define SPW_SWITCH_OBSERVE UINT64_C(2) /* the limiter decides and counts, but never refuses */
 
@@ -501,6 +502,7 @@ SPW__AT(spw_header, switches, 408);
 SPW__AT(spw_header, rates_active, 416);
 SPW__AT(spw_header, policy_seq, 424);
 SPW__AT(spw_header, cells_hint, 432);
+SPW__AT(spw_header, changes, 440);
 SPW__SIZE(spw_section, 16);
 
 SPW__SIZE(spw_account_conf, 64);

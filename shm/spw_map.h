@@ -66,6 +66,18 @@ static inline struct spw_header *spw_map_rw(const struct spw_map *map)
     return (struct spw_header *)(void *)map->rw;
 }
 
+/* SIDECAR ONLY */
+/* Called after each change of what decisions go by and the sidecar alone writes: accounts, integrations, limiters and
+ * their configurations, switches, forced breakers. A client that has remembered those looks at one word to know that they
+ * are still so (spw_ref.h). */
+static inline void spw_changed(const struct spw_map *map)
+{
+    uint64_t *changes = &spw_map_pub(map)->changes;
+    /* SYNC changes: release: who finds the new count finds the change. relaxed: this is its only writer. */
+    spw_store_rel(changes, spw_load_rlx(changes) + 1);
+}
+/* END SIDECAR ONLY */
+
 static inline uint64_t spw_now_ns(void)
 {
     struct timespec t;

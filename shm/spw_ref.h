@@ -4,9 +4,10 @@
  * Thread: one at a time for each ref; process: private memory, so nothing of it is shared.
  *
  * The quiet case is the usual one: no permits, one token bucket, nothing observed, nothing to be claimed or healed, and
- * the configurations are the ones remembered. All about those was checked when they were remembered, so that a decision
- * is some loads that find nothing changed, a few multiplications and one compare-and-swap, or none when it refuses.
- * Whatever is not quiet takes the whole way through spw_admit, which answers the same (tests/prop/prop_ref.c).
+ * nothing changed since it was remembered, which the count `changes` of the header says. All about what was remembered
+ * was checked then, so that a decision is some loads that find nothing new, a multiplication and one compare-and-swap,
+ * or none when it refuses. Whatever is not quiet takes the whole way through spw_admit, which answers the same
+ * (tests/prop/prop_ref.c).
  */
 #ifndef SPW_REF_H
 #define SPW_REF_H
@@ -17,21 +18,24 @@
 extern "C" {
 #endif
 
-/* The account's only bucket and its configuration, checked and brought to a form that 64 bits are enough for. */
+/* An account's only bucket and its configuration, checked and brought to a form that 64 bits are enough for. In the order
+ * of use, so that a decision finds it on few lines. */
 struct spw__ref_bucket {
-    uint64_t slot_version; /* as the configuration's slot says it; 0 = not known: the whole way each time */
-    uint64_t slot;         /* that slot, where it stands in the bucket's word */
-    uint64_t state_pair,
-        counts_pair; /* the account's state and generation, limiters and permits: see spw__ref_same */
-    uint32_t limiter_index;
-    const struct spw_limiter *limiter;
+    const struct spw_map *map; /* what all this was read by; NULL = nothing is known: the whole way */
+    uint64_t made_ns;          /* of that map */
+    uint64_t changes;          /* of the segment, by then */
+    uint64_t base_ns, span_ns; /* all this is good for so long from base_ns */
+    uint64_t tokens_max;       /* for this caller's class */
+    uint32_t free_endpoints;   /* bit i modulo 4: the bucket is killed, or not for calls of kind i */
     struct spw_limiter_words *words;
-    const uint64_t *version;   /* of the slot */
-    uint64_t base_ns, span_ns; /* E is told by this arithmetic for so long from base_ns */
-    uint64_t units_fixed, units_num, units_den, e0_units, burst_units, units_per_token;
-    uint64_t ns_fixed; /* ns per unit as 0.64 fixed point, rounded down */
-    uint64_t nearly_full_units;
-    uint64_t keep_units, tokens_max; /* for this caller's class */
+    uint64_t full0_word; /* the word of a bucket that is full at base_ns */
+    uint64_t ns_fixed;   /* ns per unit as 0.64 fixed point, rounded down */
+    int64_t room_ns, ns_per_token;
+    uint64_t version, units_per_token;
+    uint64_t units_fixed; /* units per ns as 2.62 fixed point, rounded down */
+    uint64_t units_num, units_den;
+    uint64_t slot; /* the configuration's, where it stands in the word */
+    uint64_t e0_units, burst_units, nearly_full_units, keep_units;
 };
 
 /* Fill with spw_ref_init; the rest is looked up and kept by spw_acquire. Use one per thread. */
@@ -46,14 +50,12 @@ struct spw_ref {
     const struct spw_account *record;
     const uint32_t *skip; /* of the integration, or of the account: by endpoint */
     struct spw_account_words *words;
-    uint64_t made_ns; /* of the mapping that bucket is about */
-    uint64_t *counts; /* the account's statistics of slot 0, and how far it is to the next slot's */
-    uint64_t counts_per_slot;
-    const struct spw_ref
-        *counter; /* itself, when it is the one of this process that counts by plain stores */
     struct spw__ref_bucket bucket;
-    struct spw_account_conf conf; /* as of conf_seq */
-    uint64_t conf_seq;
+    /* The process's statistics of the account, NULL = none; and this ref itself, when it is the one of the process that
+     * counts by plain stores. */
+    uint64_t *counts;
+    const struct spw_ref *counter;
+    struct spw_account_conf conf;
 };
 
 /* A name that is too long for any account is none; its beginning might be another's. */
@@ -77,7 +79,7 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
 {
     ref->generation = 0;
     ref->batch = false;
-    ref->bucket.slot_version = 0;
+    ref->bucket.map = NULL;
     for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
         const struct spw_account *a = spw_account_at(map, i);
         /* SYNC account: acquire: a LIVE record is filled. */
@@ -125,16 +127,6 @@ SPW_HOT bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref
     return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw;
 }
 
-/* Is the account as it was when its bucket was remembered? */
-SPW_HOT bool spw__ref_same(const struct spw_ref *ref)
-{
-    const struct spw_account *a = ref->record;
-    /* SYNC account: acquire: the rest of a LIVE record is filled. */
-    return spw_load_pair_acq(&a->state) == ref->bucket.state_pair &&
-           spw_load_pair_acq(&a->limiters_count) == ref->bucket.counts_pair &&
-           spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
-}
-
 /* Counting costs a refusal as much as all the rest when each count is a locked addition. So the first ref of an account
  * in a process has counters of its own in the process's line, SPW_STAT_OWN, which nobody else adds to; the others share
  * the ordinary ones. It is known by its address, so that a copy of it counts like any other. */
@@ -145,55 +137,44 @@ static inline void spw__ref_claim_counter(const struct spw_map *map, struct spw_
     /* SYNC counter: relaxed: a lone word, private to the process. */
     bool mine = __atomic_compare_exchange_n(at, &nobody, ref, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
                 nobody == ref;
-    ref->counter = mine && map->layout_minor >= 1 ? ref : NULL;
+    struct spw_stats *stats = spw__stats(map, ref->account_index);
+    ref->counts = stats ? stats->count : NULL;
+    ref->counter = mine && stats ? ref : NULL;
 }
 
 /* spw_stat_count, its place known. */
-SPW_HOT void spw__ref_count(const struct spw_map *map, const struct spw_ref *ref, enum spw_stat stat)
+SPW_HOT void spw__ref_count(const struct spw_ref *ref, enum spw_stat stat)
 {
-    uint64_t *count = ref->counts + map->self.slot * ref->counts_per_slot + stat;
-    if (map->self.lock_fd < 0)
-        return;
     /* SYNC own-counts: relaxed: statistics, and this their one writer. */
-    if (__builtin_expect(ref->counter == ref, 1))
-        spw_store_rlx(count + SPW_STAT_OWN, spw_load_rlx(count + SPW_STAT_OWN) + 1);
-    else
-        spw_add_rlx(count, 1);
+    if (ref->counter == ref)
+        spw_store_rlx(&ref->counts[SPW_STAT_OWN + stat], spw_load_rlx(&ref->counts[SPW_STAT_OWN + stat]) + 1);
+    else if (ref->counts)
+        spw_add_rlx(&ref->counts[stat], 1);
 }
 
-/* Remember the account's configuration, and the one that the word of its only bucket names now. */
-static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref)
+/* How long it takes to earn so many units: rounded down, and at most two more short. */
+#define SPW__REF_NS_SHORT 3
+SPW_HOT uint64_t spw__ref_ns(const struct spw__ref_bucket *b, uint64_t units)
 {
-    struct spw__ref_bucket *b = &ref->bucket;
+    return (uint64_t)((spw_u128)units * b->ns_fixed >> 64);
+}
+
+/* The configuration that the word of the bucket names now; false: a window, rate zero, or nothing that
+ * spw_gcra_configure makes. */
+static inline bool spw__ref_learn_bucket(const struct spw_limiter *limiter, bool batch,
+                                         struct spw__ref_bucket *b)
+{
     struct spw_gcra g;
-    b->slot_version = 0;
-    const uint32_t state[2] = {SPW_RECORD_LIVE, ref->account_generation}, counts[2] = {1, 0};
-    memcpy(&b->state_pair, state, sizeof state);
-    memcpy(&b->counts_pair, counts, sizeof counts);
-    b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
-    b->limiter = spw_limiter_at(map, b->limiter_index);
-    b->words = spw_limiter_words_at(map, b->limiter_index);
-    struct spw_stats *stats = spw_stats_at(map, ref->account_index);
-    /* SYNC latch: acquire: read before the configuration is. */
-    ref->conf_seq = spw_load_acq(&ref->record->conf_seq);
-    if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words ||
-        !spw_account_conf_read(ref->record, &ref->conf))
-        return;
-    ref->made_ns = map->made_ns;
-    spw__ref_claim_counter(map, ref);
-    ref->counts = stats->count;
-    ref->counts_per_slot =
-        (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
     /* SYNC bucket: acquire: the configuration the word names was published before it. */
     uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
-    if (!spw_limiter_conf_read(b->limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX ||
+    if (!spw_limiter_conf_read(limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX ||
         g.units_num < g.units_den || g.units_num / g.units_den > SPW_UNITS_PER_NS ||
         g.e0_units < g.burst_units || g.e0_units > SPW_LEVEL_MAX / 2 || g.reserve_units > g.burst_units)
-        return; /* a window, rate zero, or nothing that spw_gcra_configure makes */
-    b->slot = spw_bucket_word(slot, 0);
-    b->version = &b->limiter->conf[slot].version;
+        return false;
     b->base_ns = g.base_ns;
     b->span_ns = (SPW_LEVEL_MAX - g.e0_units) / (SPW_UNITS_PER_NS + 1);
+    b->slot = spw_bucket_word(slot, 0);
+    b->full0_word = spw_bucket_word(slot, g.e0_units - g.burst_units);
     b->units_fixed = g.units_den == 1 ? g.units_num << 62 : g.units_fixed;
     b->ns_fixed = (uint64_t)((((spw_u128)g.units_den << 64) - 1) / g.units_num);
     b->units_num = g.units_num;
@@ -202,9 +183,47 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
     b->burst_units = g.burst_units;
     b->nearly_full_units = g.burst_units > 2 ? g.burst_units - 2 : 0;
     b->units_per_token = g.units_per_token;
-    b->keep_units = ref->batch ? g.reserve_units : 0;
+    b->keep_units = batch ? g.reserve_units : 0;
     b->tokens_max = (g.burst_units - b->keep_units) / g.units_per_token;
-    b->slot_version = g.version * 2; /* as the version word says when the slot is whole */
+    b->version = g.version;
+    /* From one that is full to one that holds just what class batch leaves; a token takes ns_per_token of it at most. */
+    b->ns_per_token = (int64_t)spw__ref_ns(b, g.units_per_token) + SPW__REF_NS_SHORT;
+    b->room_ns = (int64_t)spw__ref_ns(b, g.burst_units - b->keep_units) - SPW__REF_NS_SHORT;
+    return true;
+}
+
+/* Remember the account's configuration, if the quiet case is possible by it. */
+static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref)
+{
+    struct spw__ref_bucket *b = &ref->bucket;
+    const struct spw_account *r = ref->record;
+    struct spw_header *pub = spw_map_pub(map);
+    b->map = NULL;
+    /* SYNC changes: acquire: before all that is remembered: it is as of this count, or newer. A sidecar of layout 1.0 does
+     * not count. */
+    b->changes = spw_load_acq(&pub->changes);
+    uint32_t index = spw_load32_rlx(&r->limiters[0]);
+    const struct spw_limiter *limiter = spw_limiter_at(map, index);
+    b->words = spw_limiter_words_at(map, index);
+    /* SYNC account: acquire: a LIVE record is filled. SYNC forced: relaxed: a lone word. */
+    if (map->layout_minor == 0 || !limiter || !b->words || !ref->words ||
+        spw_load32_acq(&r->state) != SPW_RECORD_LIVE ||
+        spw_load32_rlx(&r->record_generation) != ref->account_generation ||
+        spw_load32_rlx(&r->limiters_count) != 1 || spw_load32_rlx(&r->permits_count) != 0 ||
+        spw_load_rlx(&r->forced) != SPW_FORCED_NOT || !spw_account_conf_read(r, &ref->conf) ||
+        !spw__ref_learn_bucket(limiter, ref->batch, b))
+        return;
+    /* SYNC switches: relaxed: lone words. */
+    uint64_t switches =
+        spw_load_rlx(&r->switches) | spw_load_rlx(&limiter->switches) | spw_load_rlx(&pub->switches);
+    /* SYNC skip: relaxed: a lone word. */
+    uint32_t skip = switches & SPW_SWITCH_KILL ? UINT32_C(0x01010101) : spw_load32_rlx(ref->skip);
+    b->free_endpoints = 0;
+    for (uint32_t i = 0; i < 32; i++)
+        b->free_endpoints |= (skip >> i % 4 * 8 & 1) << i;
+    spw__ref_claim_counter(map, ref);
+    b->made_ns = map->made_ns;
+    b->map = switches == 0 || switches & SPW_SWITCH_KILL ? map : NULL;
 }
 
 /* What is known of a decision before the answer is written: each field of that once, since what is written twice, or
@@ -212,40 +231,38 @@ static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref
 struct spw__ref_verdict {
     enum spw_verdict verdict;
     enum spw_cause cause;
+    enum spw_stat stat; /* among the first SPW_STATS_OWN_COUNT */
+    uint32_t breaker_state, epoch;
     uint64_t wait_ns;
     uint64_t in_hand_units, version, units_per_token;
 };
 
-/* The words of one decision that need no clock. */
-struct spw__ref_words {
-    uint64_t breaker, gate, forced, switches;
-    bool skip;
-};
+SPW_HOT uint32_t spw__ref_epoch(uint64_t breaker)
+{
+    return (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK);
+}
 
-/* What spw__admit_state answers for words that are plainly refusing, or gone by. false: a probe or a refresh is due,
- * something is forced, or a word is damaged. */
+/* What spw__admit_state answers for words that are plainly refusing, or gone by. false: a probe or a refresh is due, or
+ * a word is damaged. */
 static inline bool spw__ref_shut(const struct spw_map *map, const struct spw_ref *ref, uint64_t breaker,
-                                 uint64_t gate, uint64_t forced, uint64_t now_ns, struct spw__ref_verdict *d)
+                                 uint64_t gate, uint64_t now_ns, struct spw__ref_verdict *d)
 {
     uint32_t state = (uint32_t)(breaker >> 62), source = spw_gate_source(gate);
-    /* SYNC latch: acquire: the same counter, so the same configuration. */
-    if (breaker == SPW_MOVED || gate == SPW_MOVED || forced > SPW_FORCED_OPEN ||
-        state > SPW_BREAKER_HALF_OPEN || spw_load_acq(&ref->record->conf_seq) != ref->conf_seq)
+    if (gate == SPW_MOVED || state > SPW_BREAKER_HALF_OPEN) /* so is a breaker that has moved */
         return false;
     uint64_t ahead_ms = (uint64_t)ref->conf.cooldown_max_ms + ref->conf.probe_ms + SPW__BREAKER_SLACK_MS;
     uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW_GATE_MAX_MS, now_ns);
     uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns);
     d->verdict = SPW_DENY;
-    if (forced == SPW_FORCED_OPEN) {
-        d->verdict = SPW_NEVER;
-        d->cause = SPW_CAUSE_BREAKER_FORCED;
-        d->wait_ns = SPW_FOREVER_NS;
-    } else if (state != SPW_BREAKER_CLOSED && open_ns) {
+    d->breaker_state = state;
+    if (state != SPW_BREAKER_CLOSED && open_ns) {
         d->cause = SPW_CAUSE_BREAKER_OPEN;
+        d->stat = SPW_STAT_DENY_BREAKER;
         d->wait_ns = open_ns > gate_ns ? open_ns : gate_ns;
     } else if (state == SPW_BREAKER_CLOSED && gate_ns) {
         bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
         d->cause = buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT;
+        d->stat = SPW_STAT_DENY_GATE;
         d->wait_ns = gate_ns;
     } else {
         d->verdict = SPW_ALLOW;
@@ -254,134 +271,251 @@ static inline bool spw__ref_shut(const struct spw_map *map, const struct spw_ref
     return true;
 }
 
-/* How long after base_ns the bucket has earned so many units: (units / rate) rounded up, without a division. */
-SPW_HOT uint64_t spw__ref_when_ns(const struct spw__ref_bucket *b, uint64_t units)
+/* E(now) less e0, rounded down and at most one unit short, as the first half of spw_gcra_earned; dt_ns is below 2^58. */
+SPW_HOT uint64_t spw__ref_units(const struct spw__ref_bucket *b, uint64_t dt_ns)
 {
-    uint64_t ns = (uint64_t)((spw_u128)units * b->ns_fixed >> 64); /* at most two short */
+    return (uint64_t)((spw_u128)(dt_ns * 4) * b->units_fixed >> 64);
+}
+
+/* The second half: 1 when a unit was missing. */
+SPW_HOT uint64_t spw__ref_missing(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units)
+{
+    return b->units_den > 1 && dt_ns * b->units_num - units * b->units_den >= b->units_den;
+}
+
+/* How long after dt_ns the bucket has earned so many units over e0: (units / rate) rounded up, without a division. */
+SPW_HOT uint64_t spw__ref_wait_ns(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units)
+{
+    uint64_t ns = spw__ref_ns(b, units);
     uint64_t left = units * b->units_den - ns * b->units_num;
-    return ns + (uint64_t)(left > 0) + (uint64_t)(left > b->units_num);
+    ns += (uint64_t)(left > 0) + (uint64_t)(left > b->units_num);
+    return ns > dt_ns ? ns - dt_ns : 0;
+}
+
+/* Why a bucket that holds so much refuses. */
+SPW_HOT enum spw_cause spw__ref_cause(const struct spw_ref *ref, uint64_t in_hand, uint64_t need)
+{
+    return ref->batch && in_hand >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY;
 }
 
 /* The level of a bucket that holds its whole burst: E is rounded down, so this is rounded up. */
-SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt, uint64_t units)
+SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units)
 {
-    uint64_t rest = dt * b->units_num - units * b->units_den;
+    uint64_t rest = dt_ns * b->units_num - units * b->units_den;
     return b->e0_units + units + (uint64_t)(rest > 0) + (uint64_t)(rest > b->units_den) - b->burst_units;
 }
 
-/* The bucket's part: spw_bucket_take. d holds the verdict so far. false: the bucket is not as remembered, or holds a
- * surprise, and nothing was done. */
-SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take,
-                           struct spw__ref_verdict *d, struct spw_charge *charge)
+/* Is the segment still as remembered? Looked at after the bucket's word has been read: then that is, too. */
+SPW_HOT bool spw__ref_holds(const struct spw_ref *ref)
+{
+    const struct spw_header *pub = (const struct spw_header *)(const void *)ref->pub;
+    return spw_load_acq(&pub->changes) == ref->bucket.changes; /* SYNC changes: acquire */
+}
+
+/* The answer and, with it, the ticket. */
+SPW_HOT void spw__ref_answer(const struct spw_ref *ref, const struct spw__ref_verdict *d, uint64_t tokens,
+                             uint64_t now_ns, bool charged, struct spw_admission *a,
+                             struct spw_ticket *ticket)
+{
+    a->verdict = d->verdict;
+    a->cause = d->cause;
+    a->breaker_state = d->breaker_state;
+    a->observed = false;
+    a->may_call = d->verdict == SPW_ALLOW;
+    a->wait_ns = d->wait_ns;
+    a->start_at_ns = 0;
+    a->version = d->version;
+    a->units_per_token = d->units_per_token;
+    a->available_units = d->in_hand_units;
+    ticket->generation = ref->generation;
+    ticket->taken_ns = now_ns;
+    ticket->tokens = tokens;
+    ticket->account_index = ref->account_index;
+    ticket->permit_index = 0;
+    ticket->permit_word = 0;
+    ticket->start_at_ns = 0;
+    ticket->epoch = d->epoch;
+    ticket->has_permit = false;
+    ticket->refresh = false;
+    ticket->probe = false;
+    ticket->charged = charged;
+    ticket->flags = 0;
+}
+
+SPW_HOT void spw__ref_charge(const struct spw__ref_bucket *b, uint64_t word, uint64_t returned,
+                             uint64_t now_ns, struct spw_ticket *ticket)
+{
+    ticket->charge[0].version = b->version;
+    ticket->charge[0].level = word ^ b->slot;
+    ticket->charge[0].returned = returned;
+    ticket->charge[0].taken_ns = now_ns;
+}
+
+/* The bucket's part of spw__ref_quiet: spw_bucket_take. d holds the verdict so far; take: what it says is done. false:
+ * the bucket is not as remembered, or holds a surprise, and nothing was done. */
+static inline bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take,
+                                 struct spw__ref_verdict *d, struct spw_ticket *ticket)
 {
     const struct spw__ref_bucket *b = &ref->bucket;
-    uint64_t dt = now_ns - b->base_ns, need = tokens * b->units_per_token, slot = b->slot;
-    if (dt > b->span_ns || tokens > b->tokens_max)
+    uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+    uint64_t units = spw__ref_units(b, dt_ns), earned = b->e0_units + units;
+    /* SYNC returned: acquire: read before the word that the take goes into. */
+    uint64_t returned = spw_load_acq(&b->words->returned_units);
+    /* SYNC bucket: acquire: the configuration the word names was published before it. */
+    uint64_t word = spw_load_acq(&b->words->level), level = word ^ b->slot, next = level + need;
+    if (level > earned || !spw__ref_holds(ref))
+        return false; /* another configuration, a reservation ahead, or damage */
+    uint64_t in_hand = earned - level, full = 0, wait_ns = 0;
+    bool enough = in_hand >= need + b->keep_units;
+    take = take && d->verdict == SPW_ALLOW;
+    if (in_hand >= b->nearly_full_units && (take || !enough))
+        full = spw__ref_full_level(b, dt_ns, units);
+    if (level < full)
+        next = full + need;
+    else if (!enough)
+        wait_ns = spw__ref_wait_ns(b, dt_ns, next + b->keep_units - b->e0_units);
+    d->in_hand_units =
+        in_hand < b->burst_units ? in_hand + spw__ref_missing(b, dt_ns, units) : b->burst_units;
+    d->version = b->version;
+    d->units_per_token = b->units_per_token;
+    if (wait_ns && d->verdict == SPW_ALLOW) {
+        d->verdict = SPW_DENY;
+        d->cause = spw__ref_cause(ref, d->in_hand_units, need);
+        d->stat = SPW_STAT_DENY_BUCKET;
+    }
+    d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns;
+    if (!take || wait_ns)
+        return true;
+    spw__ref_charge(b, word, returned, now_ns, ticket);
+    return spw_cas(&b->words->level, &word, b->slot | next); /* SYNC bucket: acq_rel: self-contained */
+}
+
+/* Is what was remembered good for a decision of so many tokens by this map? */
+SPW_HOT bool spw__ref_serves(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens)
+{
+    const struct spw__ref_bucket *b = &ref->bucket;
+    return map && b->map == map && b->made_ns == map->made_ns && tokens <= b->tokens_max;
+}
+
+/* The bucket is killed, or does not apply to this kind of call. */
+SPW_HOT bool spw__ref_free(const struct spw_ref *ref)
+{
+    return ref->bucket.free_endpoints >> ((uint32_t)ref->endpoint % 32) & 1;
+}
+
+/* The quiet case in general: refusals, full buckets, limits that do not apply. false: not quiet, and nothing was done. */
+static inline bool spw__ref_quiet(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens,
+                                  uint64_t now_ns, bool take, struct spw_admission *a,
+                                  struct spw_ticket *ticket)
+{
+    struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, 0, 0, 0, 0, 0};
+    if (!spw__ref_serves(map, ref, tokens) || now_ns - ref->bucket.base_ns > ref->bucket.span_ns)
         return false;
-    /* E(now), rounded down and at most one unit short, as the first half of spw_gcra_earned; the second is seldom
-     * needed. */
-    uint64_t units = (uint64_t)((spw_u128)dt * b->units_fixed >> 62), earned = b->e0_units + units;
-    uint64_t level, in_hand, next, wait_ns = 0;
-    bool denied = false;
+    uint64_t breaker = spw_load_acq(&ref->words->breaker); /* SYNC breaker: acquire */
+    uint64_t gate = spw_load_acq(&ref->words->gate);       /* SYNC gate: acquire */
+    bool free = spw__ref_free(ref);
+    if (breaker >> 62 | gate) {
+        if (!spw__ref_shut(map, ref, breaker, gate, now_ns, &d))
+            return false;
+        if (d.verdict != SPW_ALLOW) {
+            if (free ? !spw__ref_holds(ref) : !spw__ref_take(ref, tokens, now_ns, false, &d, ticket))
+                return false;
+            if (take)
+                spw__ref_count(ref, d.stat);
+            d.verdict = SPW_DENY;
+            spw__ref_answer(ref, &d, tokens, now_ns, false, a, ticket);
+            return true;
+        }
+    }
+    d.epoch = spw__ref_epoch(breaker);
+    if (free ? !spw__ref_holds(ref) : !spw__ref_take(ref, tokens, now_ns, take, &d, ticket))
+        return false;
+    spw__ref_answer(ref, &d, tokens, now_ns, take && !free && d.verdict == SPW_ALLOW, a, ticket);
+    if (take)
+        spw__ref_count(ref, d.stat);
+    return true;
+}
+
+/* The quick refusal, of a bucket that does not plainly hold the tokens. false: nor does it plainly lack them. */
+SPW_HOT bool spw__ref_deny(const struct spw_ref *ref, uint64_t word, uint64_t breaker, uint64_t tokens,
+                           uint64_t now_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket)
+{
+    const struct spw__ref_bucket *b = &ref->bucket;
+    uint64_t dt_ns = now_ns - b->base_ns, units = spw__ref_units(b, dt_ns);
+    uint64_t level = word ^ b->slot, need = tokens * b->units_per_token,
+             in_hand = b->e0_units + units - level;
+    uint64_t wait_ns = spw__ref_wait_ns(b, dt_ns, level + need + b->keep_units - b->e0_units);
+    if (in_hand >= need + b->keep_units || wait_ns == 0)
+        return false;
+    in_hand += spw__ref_missing(b, dt_ns, units);
+    const struct spw__ref_verdict d = {SPW_DENY,
+                                       spw__ref_cause(ref, in_hand, need),
+                                       SPW_STAT_DENY_BUCKET,
+                                       0,
+                                       spw__ref_epoch(breaker),
+                                       wait_ns,
+                                       in_hand,
+                                       b->version,
+                                       b->units_per_token};
+    spw__ref_answer(ref, &d, tokens, now_ns, false, a, ticket);
+    if (take)
+        spw__ref_count(ref, d.stat);
+    return true;
+}
+
+/* What of the quiet case needs no clock, and so costs no time of its own before it is read: the commonest state. */
+SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens,
+                           uint64_t *breaker)
+{
+    if (SPW_SELDOM(!spw__ref_serves(map, ref, tokens) || spw__ref_free(ref)))
+        return false;
+    *breaker = spw_load_acq(&ref->words->breaker);   /* SYNC breaker: acquire */
+    uint64_t gate = spw_load_acq(&ref->words->gate); /* SYNC gate: acquire */
+    return !SPW_SELDOM(*breaker >> 62 | gate);
+}
+
+/* The commonest of it, without a detour: breaker closed, gate open, and a bucket that is neither full nor owing. false: it
+ * is not that, and nothing was done.
+ *
+ * The clock is what a decision waits for longest. So the bucket's word is told in time before it is compared: it will be
+ * full in full_ns. If that is no more than what is missing to full takes, the bucket holds the tokens. A word of another
+ * configuration, or a damaged one, seems to be full far off, since slots are 2^60 apart. */
+SPW_HOT bool spw__ref_quick(const struct spw_ref *ref, uint64_t breaker, uint64_t tokens, uint64_t now_ns,
+                            bool take, struct spw_admission *a, struct spw_ticket *ticket)
+{
+    const struct spw__ref_bucket *b = &ref->bucket;
+    uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+    if (SPW_SELDOM(dt_ns > b->span_ns))
+        return false;
+    int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token;
     /* SYNC returned: acquire: read before the word that the take goes into. */
     uint64_t returned = spw_load_acq(&b->words->returned_units);
     /* SYNC bucket: acquire: the configuration the word names was published before it. */
     uint64_t word = spw_load_acq(&b->words->level);
-    for (int i = 0;; i++) {
-        level = word ^ slot;
-        in_hand = earned - level;
-        /* SYNC limiter-conf: acquire: the same version as remembered: the same content. */
-        if (level > earned || spw_load_acq(b->version) != b->slot_version || i == SPW_CAS_TRIES)
-            return false; /* another configuration, a reservation ahead, or damage */
-        uint64_t full = 0;
-        next = level + need;
-        if (__builtin_expect(in_hand >= b->nearly_full_units, 0))
-            full = spw__ref_full_level(b, dt, units);
-        if (__builtin_expect(level < full, 0)) {
-            next = full + need;
-        } else if (__builtin_expect(in_hand < need + b->keep_units, 0)) {
-            uint64_t when_ns = spw__ref_when_ns(b, next + b->keep_units - b->e0_units);
-            denied = when_ns > dt;
-            wait_ns = denied ? when_ns - dt : 0;
-        }
+    for (int i = 1;; i++) {
+        int64_t full_ns = (int64_t)(spw__ref_ns(b, word - b->full0_word) - dt_ns);
+        if (SPW_SELDOM(!spw__ref_holds(ref)))
+            return false;
+        if (SPW_SELDOM(full_ns < 0 || full_ns > room_ns))
+            return spw__ref_deny(ref, word, breaker, tokens, now_ns, take, a, ticket);
         /* SYNC bucket: acq_rel: one self-contained word; either this take happened or it did not. */
-        if (denied || !take || spw_cas(&b->words->level, &word, slot | next))
+        if (!take || spw_cas(&b->words->level, &word, word + need))
             break;
-        if (i > 3) /* whoever lost has the line now: the next try is the cheapest */
+        if (i == SPW_CAS_TRIES)
+            return false;
+        if (i > 4) /* whoever lost has the line now: the next try is the cheapest */
             spw_relax();
     }
-    in_hand += (uint64_t)(dt * b->units_num - units * b->units_den >= b->units_den);
-    d->in_hand_units = in_hand < b->burst_units ? in_hand : b->burst_units;
-    if (denied && d->verdict == SPW_ALLOW) {
-        d->verdict = SPW_DENY;
-        d->cause = ref->batch && d->in_hand_units >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY;
+    uint64_t level = word ^ b->slot, units = spw__ref_units(b, dt_ns);
+    uint64_t in_hand = b->e0_units + units - level + spw__ref_missing(b, dt_ns, units);
+    const struct spw__ref_verdict d = {
+        SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW,    0, spw__ref_epoch(breaker), 0,
+        in_hand,   b->version,     b->units_per_token};
+    spw__ref_answer(ref, &d, tokens, now_ns, take, a, ticket);
+    if (take) {
+        spw__ref_charge(b, word, returned, now_ns, ticket);
+        spw__ref_count(ref, d.stat);
     }
-    d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns;
-    d->version = b->slot_version / 2;
-    d->units_per_token = b->units_per_token;
-    if (take && !denied) {
-        charge->version = b->slot_version / 2;
-        charge->level = level;
-        charge->returned = returned;
-        charge->taken_ns = now_ns;
-    }
-    return true;
-}
-
-/* The first part of the quiet case, before the clock is read, so that it costs no time of its own: is all as
- * remembered? */
-SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w)
-{
-    const struct spw_header *pub = spw_map_pub(map);
-    if (!ref->bucket.slot_version || ref->made_ns != map->made_ns || ref->pub != map->pub ||
-        !spw__ref_same(ref))
-        return false;
-    w->breaker = spw_load_acq(&ref->words->breaker); /* SYNC breaker: acquire */
-    w->gate = spw_load_acq(&ref->words->gate);       /* SYNC gate: acquire */
-    /* SYNC switches, forced: relaxed: lone words, read at each decision. */
-    w->forced = spw_load_rlx(&ref->record->forced);
-    w->switches = spw_load_rlx(&ref->record->switches) | spw_load_rlx(&ref->bucket.limiter->switches) |
-                  spw_load_rlx(&pub->switches);
-    w->skip = (spw__ref_skip(ref) & 1) != 0;
-    return true;
-}
-
-/* The second part: decide. false: the case is not quiet, and nothing was done. */
-SPW_HOT bool spw__ref_quick(const struct spw_map *map, const struct spw_ref *ref,
-                            const struct spw__ref_words *w, uint64_t tokens, uint64_t now_ns, bool take,
-                            struct spw_admission *a, struct spw_ticket *ticket)
-{
-    struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, 0, 0, 0, 0};
-    if (__builtin_expect((w->breaker >> 62 | w->gate | w->forced) != 0, 0)) {
-        struct spw__ref_verdict shut = d; /* its address is handed out: it is not kept in registers */
-        if (!spw__ref_shut(map, ref, w->breaker, w->gate, w->forced, now_ns, &shut))
-            return false;
-        d.verdict = shut.verdict;
-        d.cause = shut.cause;
-        d.wait_ns = shut.wait_ns;
-    }
-    bool open = d.verdict == SPW_ALLOW, free = w->skip || w->switches & SPW_SWITCH_KILL;
-    if (!free && (w->switches || !spw__ref_take(ref, tokens, now_ns, take && open, &d, &ticket->charge[0])))
-        return false;
-    if (take) /* all that is counted here is among the first SPW_STATS_OWN_COUNT */
-        spw__ref_count(map, ref, d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause));
-    a->verdict = d.verdict;
-    a->cause = d.cause;
-    a->wait_ns = d.wait_ns;
-    a->start_at_ns = 0;
-    a->version = d.version;
-    a->available_units = d.in_hand_units;
-    a->units_per_token = d.units_per_token;
-    a->breaker_state = (uint32_t)(w->breaker >> 62);
-    a->observed = false;
-    a->may_call = d.verdict == SPW_ALLOW;
-    memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
-    ticket->generation = map->generation;
-    ticket->account_index = ref->account_index;
-    ticket->taken_ns = now_ns;
-    ticket->tokens = tokens;
-    ticket->epoch = open ? (uint32_t)(w->breaker >> 39 & SPW_EPOCH_MASK) : 0;
-    ticket->charged = take && !free && d.verdict == SPW_ALLOW;
     return true;
 }
 
@@ -399,17 +533,28 @@ static inline struct spw_admission spw__ref_whole(const struct spw_map *map, str
     return a;
 }
 
+/* ... when it is no ordinary take. */
+static SPW_ASIDE struct spw_admission spw__ref_aside(const struct spw_map *map, struct spw_ref *ref,
+                                                     uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns,
+                                                     struct spw_ticket *ticket)
+{
+    struct spw_admission a;
+    if (max_wait_ns == 0 && spw__ref_quiet(map, ref, tokens, now_ns, true, &a, ticket))
+        return a;
+    return spw__ref_whole(map, ref, 0, tokens, max_wait_ns, now_ns, ticket);
+}
+
 /* spw_admit for a ref of this segment: the quiet case, or the whole way. */
 static inline struct spw_admission spw_ref_admit(const struct spw_map *map, struct spw_ref *ref,
                                                  uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns,
                                                  struct spw_ticket *ticket)
 {
     struct spw_admission a;
-    struct spw__ref_words words;
-    if (max_wait_ns == 0 && spw__ref_look(map, ref, &words) &&
-        spw__ref_quick(map, ref, &words, tokens, now_ns, true, &a, ticket))
+    uint64_t breaker;
+    if (max_wait_ns == 0 && spw__ref_look(map, ref, tokens, &breaker) &&
+        spw__ref_quick(ref, breaker, tokens, now_ns, true, &a, ticket))
         return a;
-    return spw__ref_whole(map, ref, 0, tokens, max_wait_ns, now_ns, ticket);
+    return spw__ref_aside(map, ref, tokens, max_wait_ns, now_ns, ticket);
 }
 
 #ifdef __cplusplus

@@ -23,7 +23,7 @@ EXTERN_C = re.compile(r"#ifdef __cplusplus\n(extern \"C\" \{|\})\n#endif\n")
 # Of the inner headers, what applications may call: the rest stays only where a public function needs it.
 EXTRA = {"spw_ref_init", "spw_now_ns", "spw_admission_tokens_milli", "spw_gate_name", "spw_refusal_type"}
 WIDTH = 160
-DEFINITION = re.compile(r"^(?:static inline|static SPW_COLD|SPW_HOT)\b[^;{=]*?\b(spw_\w+)\((?:[^;{]|\n)*?\) \{", re.M)
+DEFINITION = re.compile(r"^(?:static inline|static SPW_(?:COLD|ASIDE)|SPW_HOT)\b[^;{=]*?\b(spw_\w+)\((?:[^;{]|\n)*?\) \{", re.M)
 CONTROL = re.compile(r"(if|else|for|while|do|switch|case|default|#|\}|return\b.*\{)")
 TAIL = re.compile(r" +(if|for) \(.*\) [^;{]*;$")
 HAS_TAIL = re.compile(r"; (if|for) \(")
@@ -219,13 +219,13 @@ def pack_blocks(lines):
 
 
 def hug(text):
-    """Of what is packed anyway: a block's last return and the braces that end with it share a line."""
+    """Of what is packed anyway: a block's last statement and the braces that end with it share a line."""
     out = []
     for line in text.split("\n"):
         last = out[-1] if out else ""
         whole = len(out) < 2 or starts_whole(out[-2]) or out[-2].rstrip().endswith(")")
         if (re.match(r" *\}$", line) and len(last) + 2 <= WIDTH and
-                (re.match(r" *\}[ }]*$", last) or (re.match(r" +return\b[^{]*;$", last) and whole))):
+                (re.match(r" *\}[ }]*$", last) or (re.match(r" +[^#{]*;$", last) and whole))):
             out[-1] = last + " }"
         else:
             out.append(line)

@@ -266,15 +266,15 @@ struct spw_line_tax { int64_t taxable_minor; int64_t tax_minor; };
 #define SPW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 #define SPW_HOT static inline __attribute__((always_inline))
+#define SPW_ASIDE __attribute__((noinline, unused))
 #define SPW_COLD __attribute__((noinline, cold, unused))
+#define SPW_SELDOM(condition) __builtin_expect(!!(condition), 0)
 SPW_STATIC_ASSERT(sizeof(void *) == 8, "spillway needs a 64-bit target");
 SPW_STATIC_ASSERT(__GCC_ATOMIC_LLONG_LOCK_FREE == 2, "64-bit words must be lock-free: processes share them");
 SPW_HOT uint64_t spw_load_acq(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 SPW_HOT uint64_t spw_load_rlx(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 SPW_HOT uint32_t spw_load32_rlx(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 SPW_HOT uint32_t spw_load32_acq(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-typedef uint64_t __attribute__((may_alias)) spw__pair;
-SPW_HOT uint64_t spw_load_pair_acq(const uint32_t *words) { return __atomic_load_n((const spw__pair *)(const void *)words, __ATOMIC_ACQUIRE); }
 SPW_HOT void spw_store_rlx(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 SPW_HOT bool spw_cas(uint64_t *word, uint64_t *expected, uint64_t desired) {
   return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
@@ -328,7 +328,7 @@ struct spw_header {
   uint64_t magic; uint32_t layout_major; uint32_t layout_minor; uint32_t oldest_compatible_major; uint32_t header_bytes; uint64_t total_bytes;
   uint64_t format_hash; uint64_t generation; uint32_t clock_id; uint32_t section_count; uint8_t boot_id[16]; uint64_t base_ns; uint64_t lock_base;
   uint8_t spare0[40]; struct spw_section sections[SPW_SECTIONS_MAX_COUNT]; uint8_t spare1[64]; uint64_t ready; uint64_t retired; uint64_t heartbeat_ns;
-  uint64_t switches; uint64_t rates_active; uint64_t policy_seq; uint64_t cells_hint; uint8_t spare2[72];
+  uint64_t switches; uint64_t rates_active; uint64_t policy_seq; uint64_t cells_hint; uint64_t changes; uint8_t spare2[64];
 };
 #define SPW_SWITCH_KILL UINT64_C(1)
 #define SPW_SWITCH_OBSERVE UINT64_C(2)
@@ -421,8 +421,7 @@ static inline bool spw_latch_read(const uint64_t *seq, const uint64_t *slots, si
   for (int i = 0; i < SPW_LATCH_TRIES; i++) {
     uint64_t before = spw_load_acq(seq); spw_copy_rlx((uint64_t *)out, slots + (before & 1) * stride_words, words); spw_fence_acq();
     if (spw_load_rlx(seq) == before) return true;
-    spw_relax();
-  }
+    spw_relax(); }
   return false; }
 
 /* ---- spw_gcra.h ---- */
@@ -449,28 +448,24 @@ static inline bool spw_gcra_configure(
   if (tokens_count > 0) {
     uint64_t g = spw__gcd(tokens_count, period_ns); uint64_t t = tokens_count / g, p = period_ns / g;
     per_token = t <= SPW_UNITS_PER_NS ? p : (uint64_t)((spw_u128)p * SPW_UNITS_PER_NS / t); spw_u128 n = (spw_u128)per_token * t;
-    uint64_t h = spw__gcd((uint64_t)(n % p == 0 ? p : n % p), p); num = (uint64_t)(n / h); den = p / h;
-  }
+    uint64_t h = spw__gcd((uint64_t)(n % p == 0 ? p : n % p), p); num = (uint64_t)(n / h); den = p / h; }
   if (burst_count != 0 && burst_count > SPW_BURST_MAX_UNITS / per_token) return false;
   out->version = version; out->units_num = num; out->units_den = den; out->units_fixed = den > 1 ? (uint64_t)(((spw_u128)num << 62) / den) : 0;
   out->units_per_token = per_token; out->burst_units = burst_count * per_token;
   out->reserve_units = (reserve_count < burst_count ? reserve_count : burst_count) * per_token; out->e0_units = out->burst_units + spw__gcra_salt(version);
-  out->base_ns = base_ns; out->tokens_count = tokens_count; out->period_ns = period_ns; out->burst_count = burst_count; return true;
-}
+  out->base_ns = base_ns; out->tokens_count = tokens_count; out->period_ns = period_ns; out->burst_count = burst_count; return true; }
 static inline void spw_gcra_of(const struct spw_limiter_conf *c, struct spw_gcra *out) {
   bool window = c->window_ns != 0; out->units_num = window ? c->window_units : c->units_num; out->units_den = window ? 0 : c->units_den;
   out->units_fixed = c->units_fixed; out->window_ns = c->window_ns; out->units_per_token = c->units_per_token;
   out->burst_units = window ? c->window_units : c->burst_units; out->reserve_units = c->reserve_units;
-  out->e0_units = window ? c->window_e0_units : c->e0_units; out->base_ns = c->base_ns;
-}
+  out->e0_units = window ? c->window_e0_units : c->e0_units; out->base_ns = c->base_ns; }
 static inline uint64_t spw_gcra_earned(const struct spw_gcra *g, uint64_t now_ns) {
   if (now_ns < g->base_ns) return g->e0_units;
   uint64_t dt = now_ns - g->base_ns; spw_u128 earned;
   if (g->units_den == 1) { earned = (spw_u128)dt * g->units_num; }
   else if (g->units_den == 0) { earned = (spw_u128)(dt / g->window_ns + 1) * g->units_num; }
   else { earned = ((spw_u128)dt * g->units_fixed) >> 62; if ((earned + 1) * g->units_den <= (spw_u128)dt * g->units_num) earned++; }
-  earned += g->e0_units; return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX;
-}
+  earned += g->e0_units; return earned < SPW_LEVEL_MAX ? (uint64_t)earned : SPW_LEVEL_MAX; }
 static inline uint64_t spw__gcra_fraction(const struct spw_gcra *g, uint64_t earned, uint64_t now_ns) {
   if (g->units_den <= 1 || now_ns <= g->base_ns || earned >= SPW_LEVEL_MAX) return 0;
   return (spw_u128)(earned - g->e0_units) * g->units_den != (spw_u128)(now_ns - g->base_ns) * g->units_num; }
@@ -513,16 +508,14 @@ struct spw_map {
 static inline struct spw_header *spw_map_pub(const struct spw_map *map) { return (struct spw_header *)(void *)map->pub; }
 static inline struct spw_header *spw_map_rw(const struct spw_map *map) { return (struct spw_header *)(void *)map->rw; }
 static inline uint64_t spw_now_ns(void) {
-  struct timespec t; clock_gettime(CLOCK_BOOTTIME, &t); return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
+  struct timespec t; clock_gettime(CLOCK_BOOTTIME, &t); return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec; }
 static inline int64_t spw_wall_ms(void) { struct timespec t; clock_gettime(CLOCK_REALTIME, &t); return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000; }
 static inline uint64_t spw_map_ms(const struct spw_map *map, uint64_t ns) { return ns > map->base_ns ? (ns - map->base_ns) / UINT64_C(1000000) : 0; }
 static inline uint64_t spw_map_ms_up(const struct spw_map *map, uint64_t ns) {
   return ns > map->base_ns ? (ns - map->base_ns + UINT64_C(999999)) / UINT64_C(1000000) : 0; }
 static inline uint64_t spw_map_ns_of_ms(const struct spw_map *map, uint64_t ms) { return map->base_ns + ms * UINT64_C(1000000); }
 static inline uint64_t spw__map_wait_ns(const struct spw_map *map, uint64_t ms, uint64_t max_ms, uint64_t now_ns) {
-  uint64_t wait_ns = spw_map_ns_of_ms(map, ms) - now_ns; return wait_ns <= max_ms * UINT64_C(1000000) ? wait_ns : 0;
-}
+  uint64_t wait_ns = spw_map_ns_of_ms(map, ms) - now_ns; return wait_ns <= max_ms * UINT64_C(1000000) ? wait_ns : 0; }
 static inline uint64_t spw_format_hash(void) {
   static const uint16_t facts[] = {
       sizeof(struct spw_header), offsetof(struct spw_header, ready), sizeof(struct spw_account), offsetof(struct spw_account, limiters_count),
@@ -542,8 +535,8 @@ static inline void spw_boot_id(uint8_t out[16]) {
   char text[64]; ssize_t n = read(fd, text, sizeof text - 1); close(fd); unsigned nibbles = 0;
   for (ssize_t i = 0; i < n && nibbles < 32; i++) {
     char c = text[i]; int v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; if (v < 0) continue;
-    out[nibbles / 2] = (uint8_t)(out[nibbles / 2] | (nibbles % 2 ? v : v << 4)); nibbles++;
-  } }
+    out[nibbles / 2] = (uint8_t)(out[nibbles / 2] | (nibbles % 2 ? v : v << 4)); nibbles++; }
+}
 static inline void *spw__record(uint8_t *file, const struct spw_section *section, uint64_t index) {
   return index < section->count ? file + section->offset_bytes + index * section->stride_bytes : NULL; }
 #define SPW__ACCESSOR(noun, type, file, section)                                                                                                               \
@@ -616,12 +609,10 @@ static inline enum spw_status spw__header_check(
   memset(out, 0, sections * sizeof out[0]); memcpy(out, copy.sections, (copy.section_count < sections ? copy.section_count : sections) * sizeof out[0]);
   if (map->generation && map->generation != copy.generation) return SPW_STATUS_NOT_READY;
   map->generation = copy.generation; map->base_ns = copy.base_ns; map->lock_base = copy.lock_base; map->layout_major = copy.layout_major;
-  map->layout_minor = copy.layout_minor; return SPW_STATUS_OK;
-}
+  map->layout_minor = copy.layout_minor; return SPW_STATUS_OK; }
 static inline bool spw__path(char *out, size_t room, const char *dir, const char *name) {
   size_t dir_bytes = strlen(dir), name_bytes = strlen(name); if (dir_bytes + name_bytes + 2 > room) return false;
-  memcpy(out, dir, dir_bytes + 1); out[dir_bytes] = '/'; memcpy(out + dir_bytes + 1, name, name_bytes); out[dir_bytes + 1 + name_bytes] = 0; return true;
-}
+  memcpy(out, dir, dir_bytes + 1); out[dir_bytes] = '/'; memcpy(out + dir_bytes + 1, name, name_bytes); out[dir_bytes + 1 + name_bytes] = 0; return true; }
 static inline enum spw_status spw__file_map(const char *dir, const char *name, bool writable, uint8_t **out, uint64_t *bytes, uint64_t *inode) {
   char path[4096]; if (!spw__path(path, sizeof path, dir, name)) return SPW_STATUS_INVALID;
   int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW); if (fd < 0) return errno == ENOENT ? SPW_STATUS_NO_SEGMENT : SPW_STATUS_SYSTEM;
@@ -632,15 +623,12 @@ static inline enum spw_status spw__file_map(const char *dir, const char *name, b
     void *base = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) status = SPW_STATUS_SYSTEM;
     else *out = (uint8_t *)base;
-    *bytes = (uint64_t)st.st_size; *inode = (uint64_t)st.st_ino;
-  }
-  close(fd); return status;
-}
+    *bytes = (uint64_t)st.st_size; *inode = (uint64_t)st.st_ino; }
+  close(fd); return status; }
 static inline void spw_map_close(struct spw_map *map) {
   if (map->pub) munmap(map->pub, (size_t)map->pub_bytes);
   if (map->rw) munmap(map->rw, (size_t)map->rw_bytes);
-  map->pub = map->rw = NULL;
-}
+  map->pub = map->rw = NULL; }
 static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, const char *pub_dir, const char *rw_dir, const char *name, bool pub_writable) {
   map->self.lock_fd = -1; enum spw_status status = spw__file_map(pub_dir, name, pub_writable, &map->pub, &map->pub_bytes, &map->pub_inode);
   if (status == SPW_STATUS_OK) status = spw__file_map(rw_dir, name, true, &map->rw, &map->rw_bytes, &map->rw_inode);
@@ -649,8 +637,7 @@ static inline enum spw_status SPW_WARN_UNUSED spw_map_open(struct spw_map *map, 
   if (status == SPW_STATUS_OK) status = spw__header_check(map->rw, map->rw_bytes, SPW_MAGIC_RW, SPW_RW_SECTIONS, SPW_RW_SECTIONS, map->rw_section, map);
   if (status == SPW_STATUS_OK && !spw__shape_ok(map)) status = SPW_STATUS_CORRUPT;
   if (status != SPW_STATUS_OK) spw_map_close(map);
-  map->made_ns = spw_now_ns(); return status;
-}
+  map->made_ns = spw_now_ns(); return status; }
 static inline uint64_t spw_map_silence_ns(const struct spw_map *map, uint64_t now_ns) {
   uint64_t beat = spw_load_rlx(&spw_map_pub(map)->heartbeat_ns); if (beat == SPW_HEARTBEAT_STOPPED) return SPW_HEARTBEAT_STOPPED;
   return now_ns > beat ? now_ns - beat : 0; }
@@ -665,8 +652,7 @@ static inline uint32_t spw_slot_generation(uint64_t word) { return (uint32_t)(wo
 static inline uint32_t spw_slot_state(uint64_t word) { return (uint32_t)(word & 0xFF); }
 static inline bool spw__slot_lock(int fd, const struct spw_map *map, uint32_t slot, int how) {
   struct flock lock; memset(&lock, 0, sizeof lock); lock.l_type = (short)how; lock.l_whence = SEEK_SET; lock.l_start = (off_t)(map->lock_base + slot);
-  lock.l_len = 1; return fcntl(fd, F_OFD_SETLK, &lock) == 0;
-}
+  lock.l_len = 1; return fcntl(fd, F_OFD_SETLK, &lock) == 0; }
 static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map, const char *rw_dir, const char *name) {
   char path[4096]; if (!spw__path(path, sizeof path, rw_dir, name)) return SPW_STATUS_INVALID;
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW); if (fd < 0) return SPW_STATUS_SYSTEM;
@@ -679,16 +665,12 @@ static inline enum spw_status SPW_WARN_UNUSED spw_slot_claim(struct spw_map *map
     uint64_t expected = word;
     if (spw_slot_state(word) == SPW_SLOT_FREE && spw_cas(&slot->word, &expected, spw_slot_word(spw_slot_generation(word), SPW_SLOT_LIVE))) {
       map->self.lock_fd = fd; map->self.slot = index; map->self.generation = spw_slot_generation(word); map->self.uid = (uint32_t)geteuid();
-      slot->attached_ns = spw_now_ns(); slot->uid = map->self.uid; return SPW_STATUS_OK;
-    }
-    spw__slot_lock(fd, map, index, F_UNLCK);
-  }
-  close(fd); return SPW_STATUS_FULL;
-}
+      slot->attached_ns = spw_now_ns(); slot->uid = map->self.uid; return SPW_STATUS_OK; }
+    spw__slot_lock(fd, map, index, F_UNLCK); }
+  close(fd); return SPW_STATUS_FULL; }
 static inline void spw_slot_release(struct spw_map *map) {
   struct stat st; if (map->self.lock_fd >= 0 && fstat(map->self.lock_fd, &st) == 0 && (uint64_t)st.st_ino == map->rw_inode) close(map->self.lock_fd);
-  map->self.lock_fd = -1;
-}
+  map->self.lock_fd = -1; }
 
 /* ---- spw_bucket.h ---- */
 #define SPW_LEVEL_BITS 60
@@ -701,15 +683,13 @@ static inline bool spw_limiter_conf_read(const struct spw_limiter *limiter, uint
   const struct spw_limiter_conf *c = &limiter->conf[slot]; uint64_t version = spw_load_acq(&c->version); out->version = version / 2;
   struct spw_limiter_conf copy; spw_copy_rlx(&copy.version, &c->version, sizeof copy / 8); spw_fence_acq();
   if (!version || version % 2 || spw_load_rlx(&c->version) != version || !copy.units_den || !copy.units_per_token) return false;
-  spw_gcra_of(&copy, out); return true;
-}
+  spw_gcra_of(&copy, out); return true; }
 static inline bool spw_bucket_level_ok(const struct spw_gcra *g, uint64_t level, uint64_t now_ns) {
   uint64_t earned = spw_gcra_earned(g, now_ns); if (level <= earned) return true;
   return level - earned <= spw_gcra_earned_in(g, SPW_AHEAD_MAX_NS) + g->burst_units; }
 static inline void spw_bucket_heal(const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t bad, uint64_t now_ns) {
   struct spw_gcra g; uint32_t slot = (uint32_t)(spw_load_acq(&limiter->current) % SPW_CONFIG_SLOTS); if (!spw_limiter_conf_read(limiter, slot, &g)) return;
-  if (spw_cas(&words->level, &bad, spw_bucket_word(slot, spw_gcra_earned(&g, now_ns)))) spw_add_rlx(&words->healed_count, 1);
-}
+  if (spw_cas(&words->level, &bad, spw_bucket_word(slot, spw_gcra_earned(&g, now_ns)))) spw_add_rlx(&words->healed_count, 1); }
 enum spw_bucket_result { SPW_BUCKET_TAKEN, SPW_BUCKET_WAIT, SPW_BUCKET_NEVER, SPW_BUCKET_MOVED };
 struct spw_charge { uint64_t version; uint64_t level; uint64_t returned; uint64_t taken_ns; };
 struct spw_bucket_answer {
@@ -742,13 +722,10 @@ static inline struct spw_bucket_answer spw_bucket_take(
       return answer; }
     answer.result = SPW_BUCKET_TAKEN; answer.charge.version = g.version; answer.charge.level = spw_bucket_level(word); answer.charge.returned = returned;
     answer.charge.taken_ns = now_ns; if (!take || spw_cas(&words->level, &word, spw_bucket_word(spw_bucket_slot(word), next))) return answer;
-    answer.result = SPW_BUCKET_WAIT; spw_relax();
-  }
-  answer.wait_ns = 0; return answer;
-}
+    answer.result = SPW_BUCKET_WAIT; spw_relax(); }
+  answer.wait_ns = 0; return answer; }
 static inline uint64_t spw__bucket_full(const struct spw_gcra *g, uint64_t now_ns) {
-  uint64_t earned = spw_gcra_earned(g, now_ns); return earned + spw__gcra_fraction(g, earned, now_ns) - g->burst_units;
-}
+  uint64_t earned = spw_gcra_earned(g, now_ns); return earned + spw__gcra_fraction(g, earned, now_ns) - g->burst_units; }
 static inline void spw_bucket_give_back(
     const struct spw_limiter *limiter, struct spw_limiter_words *words, uint64_t now_ns, uint64_t tokens, const struct spw_charge *charge) {
   for (int i = 0; i < SPW_CAS_TRIES; i++) {
@@ -769,8 +746,8 @@ static inline void spw_bucket_give_back(
     if (!done || (top && others == before && spw_load_acq(&words->returning_units) == before + (to - from))) (void)spw_add(&words->returning_units, from - to);
     else (void)spw_add(&words->returned_units, to - from);
     if (done) return;
-    spw_relax();
-  } }
+    spw_relax(); }
+}
 
 /* ---- spw_breaker.h ---- */
 enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_OPEN };
@@ -785,8 +762,7 @@ static inline uint64_t spw_breaker_pack(const struct spw_breaker_word *b) {
 }
 static inline struct spw_breaker_word spw_breaker_unpack(uint64_t word) {
   struct spw_breaker_word b; b.state = (uint32_t)(word >> 62); b.consecutive = (uint32_t)(word >> 54 & 0xFF); b.trips = (uint32_t)(word >> 50 & 0xF);
-  b.epoch = (uint32_t)(word >> 39 & SPW_EPOCH_MASK); b.time_ms = word & SPW_TIME_MASK; return b;
-}
+  b.epoch = (uint32_t)(word >> 39 & SPW_EPOCH_MASK); b.time_ms = word & SPW_TIME_MASK; return b; }
 static inline bool spw_account_conf_read(const struct spw_account *account, struct spw_account_conf *out) {
   return spw_latch_read(&account->conf_seq, (const uint64_t *)(const void *)account->conf, sizeof(struct spw_account_conf) / 8, out, sizeof *out / 8) &&
       out->window_tick_ms != 0;
@@ -806,8 +782,7 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
     struct spw_breaker_word b = spw_breaker_unpack(word); answer.epoch = b.epoch; answer.state = b.state; bool observe = forced == SPW_FORCED_OBSERVE;
     if (forced != SPW_FORCED_NOT && !observe) {
       answer.forced = true; answer.verdict = forced == SPW_FORCED_OPEN ? SPW_BREAKER_REFUSE : SPW_BREAKER_PASS;
-      answer.wait_ns = forced == SPW_FORCED_OPEN ? UINT64_MAX : 0; return answer;
-    }
+      answer.wait_ns = forced == SPW_FORCED_OPEN ? UINT64_MAX : 0; return answer; }
     if (b.state == SPW_BREAKER_CLOSED) { answer.verdict = SPW_BREAKER_PASS; return answer; }
     struct spw_breaker_word next = b; bool sane = spw__breaker_sane(&b, conf, now_ms);
     if (!sane) { next.state = SPW_BREAKER_OPEN; next.time_ms = now_ms + conf->cooldown_min_ms; next.epoch++; }
@@ -815,17 +790,15 @@ static inline struct spw_breaker_answer spw_breaker_enter(const struct spw_map *
       answer.verdict = observe ? SPW_BREAKER_PASS : SPW_BREAKER_REFUSE; answer.observed = observe; answer.epoch = (b.epoch - observe) & SPW_EPOCH_MASK;
       answer.wait_ns = observe ? 0 : spw_map_ns_of_ms(map, b.time_ms) - now_ns; return answer;
     } else {
-      next.state = SPW_BREAKER_HALF_OPEN; next.epoch++; next.time_ms = now_ms + conf->probe_ms;
-    }
+      next.state = SPW_BREAKER_HALF_OPEN; next.epoch++; next.time_ms = now_ms + conf->probe_ms; }
     if (sane && !take) { answer.verdict = SPW_BREAKER_PASS; return answer; }
     if (spw_cas(&words->breaker, &word, spw_breaker_pack(&next)) && sane) {
-      answer.verdict = SPW_BREAKER_PROBE; answer.epoch = next.epoch & SPW_EPOCH_MASK; answer.state = SPW_BREAKER_HALF_OPEN; return answer;
-    } } }
+      answer.verdict = SPW_BREAKER_PROBE; answer.epoch = next.epoch & SPW_EPOCH_MASK; answer.state = SPW_BREAKER_HALF_OPEN; return answer; }
+  } }
 static inline void spw_breaker_probe_back(const struct spw_map *map, struct spw_account_words *words, uint32_t epoch, uint64_t now_ns) {
   uint64_t word = spw_load_acq(&words->breaker); struct spw_breaker_word b = spw_breaker_unpack(word);
   if (b.state != SPW_BREAKER_HALF_OPEN || b.epoch != epoch) return;
-  b.state = SPW_BREAKER_OPEN; b.epoch++; b.time_ms = spw_map_ms(map, now_ns); (void)spw_cas(&words->breaker, &word, spw_breaker_pack(&b));
-}
+  b.state = SPW_BREAKER_OPEN; b.epoch++; b.time_ms = spw_map_ms(map, now_ns); (void)spw_cas(&words->breaker, &word, spw_breaker_pack(&b)); }
 enum spw_outcome { SPW_OUTCOME_OK, SPW_OUTCOME_THROTTLED, SPW_OUTCOME_FAILED, SPW_OUTCOME_NEUTRAL };
 static inline enum spw_outcome spw_outcome_of_status(uint32_t http_status) {
   bool failed = http_status == 0 || http_status == 408 || http_status >= 500;
@@ -837,22 +810,20 @@ static inline void spw__window_count(struct spw_account_words *words, uint32_t t
   for (unsigned i = 0; i < SPW_WINDOW_WORDS * 64; i++) {
     uint64_t word = spw_load_rlx(cell); uint64_t n_total = word & 0xFFFF, n_bad = word >> 16 & 0xFFFF; if ((uint32_t)(word >> 32) != tick) n_total = n_bad = 0;
     if (n_total == 0xFFFF) { n_total /= 2; n_bad /= 2; }
-    n_total++; n_bad += bad; if (spw_cas(cell, &word, (uint64_t)tick << 32 | n_bad << 16 | n_total)) return;
-  } }
+    n_total++; n_bad += bad; if (spw_cas(cell, &word, (uint64_t)tick << 32 | n_bad << 16 | n_total)) return; }
+}
 static inline bool spw__window_bad(const struct spw_account_words *words, const struct spw_account_conf *conf, uint32_t tick, uint32_t since_tick) {
   uint64_t total = 0, bad = 0;
   for (unsigned i = 0; i < SPW_WINDOW_WORDS; i++) {
     uint64_t word = spw_load_rlx(&words->window[i]); uint32_t at = (uint32_t)(word >> 32); if (at > tick || tick - at >= 10 || at < since_tick) continue;
-    total += word & 0xFFFF; bad += word >> 16 & 0xFFFF;
-  }
+    total += word & 0xFFFF; bad += word >> 16 & 0xFFFF; }
   return total >= conf->minimum_count && bad * 1000000u > (uint64_t)conf->ratio_429_ppm * total; }
 static inline uint64_t spw_breaker_cooldown_ms(const struct spw_account_conf *conf, uint32_t trips) {
   uint64_t ms = conf->cooldown_min_ms; for (uint32_t i = 1; i < trips && ms < conf->cooldown_max_ms; i++) ms *= 2;
   return ms < conf->cooldown_max_ms ? ms : conf->cooldown_max_ms; }
 static inline void spw__breaker_trip(const struct spw_map *map, struct spw_breaker_word *b, const struct spw_account_conf *conf, uint64_t now_ns) {
   b->trips = b->trips < SPW_TRIPS_MAX ? b->trips + 1 : SPW_TRIPS_MAX; b->state = SPW_BREAKER_OPEN; b->consecutive = 0; b->epoch++;
-  b->time_ms = spw_map_ms_up(map, now_ns) + spw_breaker_cooldown_ms(conf, b->trips);
-}
+  b->time_ms = spw_map_ms_up(map, now_ns) + spw_breaker_cooldown_ms(conf, b->trips); }
 static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_account_words *words, const struct spw_account_conf *conf, uint64_t now_ns,
     uint32_t epoch, enum spw_outcome outcome) {
   if (outcome == SPW_OUTCOME_NEUTRAL) return false;
@@ -868,8 +839,7 @@ static inline bool spw_breaker_outcome(const struct spw_map *map, struct spw_acc
     else {
       uint32_t in_a_row = b.consecutive < 255 ? b.consecutive + 1 : 255; next.consecutive = outcome == SPW_OUTCOME_THROTTLED ? in_a_row : 0;
       uint32_t since_tick = (uint32_t)(b.time_ms / conf->window_tick_ms);
-      if (next.consecutive >= conf->consecutive_429_count || spw__window_bad(words, conf, tick, since_tick)) spw__breaker_trip(map, &next, conf, now_ns);
-    }
+      if (next.consecutive >= conf->consecutive_429_count || spw__window_bad(words, conf, tick, since_tick)) spw__breaker_trip(map, &next, conf, now_ns); }
     uint64_t packed = spw_breaker_pack(&next); if (packed != word && !spw_cas(&words->breaker, &word, packed)) continue;
     if (b.state == SPW_BREAKER_HALF_OPEN && next.state == SPW_BREAKER_CLOSED) spw_store_rlx(&words->window[tick % SPW_WINDOW_WORDS], (uint64_t)tick << 32);
     return next.state != b.state; }
@@ -894,8 +864,8 @@ enum spw_gate_source { SPW_GATE_TABLE(SPW__X) SPW_GATE_COUNT };
 static inline const char *spw_gate_name(uint32_t source) {
   switch (source) {
     SPW_GATE_TABLE(SPW__X)
-  default: return "unknown";
-  } }
+  default: return "unknown"; }
+}
 #undef SPW__X
 #define SPW_GATE_UNKNOWN_MS UINT64_C(1000)
 #define SPW_GATE_MAX_MS UINT64_C(86400000)
@@ -916,8 +886,8 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
     *source = spw_gate_source(word); uint64_t until_ms = spw_gate_until_ms(word);
     if (now_ms < until_ms && until_ms <= now_ms + SPW_GATE_MAX_MS) { *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns; return SPW_GATE_SHUT; }
     if (until_ms > now_ms || !spw__gate_asks(*source) || !take) return SPW_GATE_PASS;
-    if (spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, word >> 39 & SPW__OBS_MASK, now_ms + conf->probe_ms))) return SPW_GATE_PASS_REFRESH;
-  } }
+    if (spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, word >> 39 & SPW__OBS_MASK, now_ms + conf->probe_ms))) return SPW_GATE_PASS_REFRESH; }
+}
 static inline void spw_gate_shut(
     const struct spw_map *map, struct spw_account_words *words, uint64_t until_ns, uint32_t source, uint64_t sent_ns, uint64_t now_ns) {
   uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns); uint64_t until_ms = spw_map_ms_up(map, until_ns);
@@ -928,22 +898,21 @@ static inline void spw_gate_shut(
     bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms && old_until_ms <= now_ms + SPW_GATE_MAX_MS;
     bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation);
     if ((!newer || held) && until_ms <= old_until_ms && !asked) return;
-    if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return;
-  } }
+    if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return; }
+}
 static inline void spw_gate_open(const struct spw_map *map, struct spw_account_words *words, uint64_t sent_ns, uint64_t now_ns, bool refresh) {
   uint64_t observation = spw_map_ms(map, sent_ns) >> 6, now_ms = spw_map_ms(map, now_ns); uint64_t word = spw_load_acq(&words->gate);
   while (word != 0 && word != SPW_MOVED) {
     uint32_t source = spw_gate_source(word); bool mine = refresh && source == SPW_GATE_REFRESH;
     bool told = (source == SPW_GATE_RETRY_AFTER || source == SPW_GATE_BY_HAND) && now_ms < spw_gate_until_ms(word);
     if (!mine && (told || !spw__gate_newer(observation, word >> 39 & SPW__OBS_MASK))) return;
-    if (spw_cas(&words->gate, &word, 0)) return;
-  } }
+    if (spw_cas(&words->gate, &word, 0)) return; }
+}
 static inline void spw_gate_refresh_back(
     const struct spw_map *map, struct spw_account_words *words, const struct spw_account_conf *conf, uint64_t claimed_ns, uint64_t now_ns) {
   uint64_t word = spw_load_acq(&words->gate), observation = word >> 39 & SPW__OBS_MASK;
   if (spw_gate_source(word) == SPW_GATE_REFRESH && spw_gate_until_ms(word) == spw_map_ms(map, claimed_ns) + conf->probe_ms)
-    (void)spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, observation, spw_map_ms(map, now_ns)));
-}
+    (void)spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, observation, spw_map_ms(map, now_ns))); }
 
 /* ---- spw_permit.h ---- */
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
@@ -953,8 +922,7 @@ static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint3
 static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word) {
   return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45; }
 static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms) {
-  uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK; return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS);
-}
+  uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK; return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS); }
 static inline bool spw_permit_take(
     const struct spw_map *map, uint32_t account_index, uint32_t count, uint32_t use, uint32_t life_ms, uint64_t now_ns, uint64_t *word, uint32_t *index) {
   uint64_t now_ms = spw_map_ms(map, now_ns); if (life_ms > SPW_PERMIT_MAX_MS) life_ms = SPW_PERMIT_MAX_MS;
@@ -968,17 +936,14 @@ static inline bool spw_permit_take(
     } }
   return false; }
 static inline void spw_permit_release(const struct spw_map *map, uint32_t index, uint64_t word) {
-  uint64_t *permit = spw_permit_at(map, index); if (permit) (void)spw_cas(permit, &word, 0);
-}
+  uint64_t *permit = spw_permit_at(map, index); if (permit) (void)spw_cas(permit, &word, 0); }
 static inline uint32_t spw_permit_busy_count(const struct spw_map *map, uint32_t account_index, uint32_t count, bool mine, uint64_t now_ns, uint64_t *wait_ns) {
   uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW_PERMIT_MAX_MS; uint32_t n = 0;
   for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
     uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i); uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
     if (!spw__permit_busy(held, now_ms) || (mine && !spw_permit_mine(map, held))) continue;
-    n++; if (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) < first_ms) first_ms = held & SPW_PERMIT_TIME_MASK;
-  }
-  *wait_ns = spw_map_ns_of_ms(map, first_ms) - now_ns; return n;
-}
+    n++; if (held != SPW_MOVED && (held & SPW_PERMIT_TIME_MASK) < first_ms) first_ms = held & SPW_PERMIT_TIME_MASK; }
+  *wait_ns = spw_map_ns_of_ms(map, first_ms) - now_ns; return n; }
 
 
 /* ---- spw_admission.h ---- */
@@ -986,8 +951,8 @@ enum spw_verdict { SPW_ALLOW = 0, SPW_DENY = 1, SPW_NEVER = 2, SPW_NOT_ATTACHED 
 enum { SPW_ACQUIRE_PEEK = 1, SPW_ACQUIRE_RETRY = 2, SPW_ACQUIRE_BATCH = 4, SPW_ACQUIRE_SHARE = 8 };
 #define SPW_ACQUIRE_SKIP(mask) ((uint32_t)(mask) << 8)
 struct spw_admission {
-  enum spw_verdict verdict; enum spw_cause cause; uint64_t wait_ns; uint64_t start_at_ns; uint64_t version; uint64_t available_units; uint64_t units_per_token;
-  uint32_t breaker_state; bool observed; bool may_call;
+  enum spw_verdict verdict; enum spw_cause cause; uint32_t breaker_state; bool observed; bool may_call; uint64_t wait_ns; uint64_t start_at_ns;
+  uint64_t version; uint64_t units_per_token; uint64_t available_units;
 };
 struct spw_ticket {
   uint64_t generation; uint64_t taken_ns; uint64_t permit_word; uint64_t tokens; uint32_t account_index; uint32_t permit_index; uint32_t epoch; bool has_permit;
@@ -1003,8 +968,7 @@ static inline struct spw_stats *spw__stats(const struct spw_map *map, uint32_t a
   if (map->self.lock_fd < 0) return NULL;
   return spw_stats_at(map, (uint64_t)map->self.slot * map->pub_section[SPW_PUB_ACCOUNTS].count + account_index); }
 static inline void spw_stat_count(const struct spw_map *map, uint32_t account_index, enum spw_stat stat) {
-  struct spw_stats *stats = spw__stats(map, account_index); if (stats) spw_add_rlx(&stats->count[stat], 1);
-}
+  struct spw_stats *stats = spw__stats(map, account_index); if (stats) spw_add_rlx(&stats->count[stat], 1); }
 static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   switch (cause) {
   case SPW_CAUSE_BUCKET_EMPTY:
@@ -1016,8 +980,8 @@ static inline enum spw_stat spw__stat_of(enum spw_cause cause) {
   case SPW_CAUSE_BREAKER_OPEN:
   case SPW_CAUSE_BREAKER_FORCED: return SPW_STAT_DENY_BREAKER;
   case SPW_CAUSE_CONCURRENCY: return SPW_STAT_DENY_CONCURRENCY;
-  default: return SPW_STAT_DENY_OTHER;
-  } }
+  default: return SPW_STAT_DENY_OTHER; }
+}
 static inline enum spw_fallback spw_refusal_type(enum spw_cause cause) {
   return cause == SPW_CAUSE_BREAKER_OPEN || cause == SPW_CAUSE_BREAKER_FORCED ? SPW_FALLBACK_CIRCUIT_BREAKER_OPEN : SPW_FALLBACK_RATE_LIMIT_PROACTIVE; }
 struct spw__account_view {
@@ -1034,8 +998,7 @@ static inline bool spw__account_open(const struct spw_map *map, uint32_t index, 
   v->limiters_count = spw_load32_rlx(&v->account->limiters_count); if (v->limiters_count > SPW_LIMITERS_PER_ACCOUNT) return false;
   for (uint32_t i = 0; i < v->limiters_count; i++) {
     uint32_t limiter = spw_load32_rlx(&v->account->limiters[i]); v->limiter[i] = spw_limiter_at(map, limiter);
-    v->limiter_words[i] = spw_limiter_words_at(map, limiter); if (!v->limiter[i] || !v->limiter_words[i]) return false;
-  }
+    v->limiter_words[i] = spw_limiter_words_at(map, limiter); if (!v->limiter[i] || !v->limiter_words[i]) return false; }
   return true; }
 static inline bool spw__deny(struct spw_admission *a, enum spw_verdict verdict, enum spw_cause cause, uint64_t wait_ns) {
   bool first = a->verdict == SPW_ALLOW; if (verdict == SPW_NOT_ATTACHED || first || (a->verdict == SPW_DENY && verdict == SPW_NEVER)) a->verdict = verdict;
@@ -1055,8 +1018,7 @@ static inline bool spw__admit_state(struct spw__account_view *v, bool take, stru
     return spw__deny(a, b.wait_ns == UINT64_MAX ? SPW_NEVER : SPW_DENY, b.forced ? SPW_CAUSE_BREAKER_FORCED : SPW_CAUSE_BREAKER_OPEN,
         b.wait_ns > wait_ns ? b.wait_ns : wait_ns);
   if (shut) return spw__deny(a, SPW_DENY, buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT, wait_ns);
-  ticket->epoch = b.epoch; ticket->probe = b.verdict == SPW_BREAKER_PROBE; return true;
-}
+  ticket->epoch = b.epoch; ticket->probe = b.verdict == SPW_BREAKER_PROBE; return true; }
 static inline bool spw__admit_limiter(
     struct spw__account_view *v, uint32_t i, bool take, struct spw_admission *a, struct spw_ticket *ticket, uint64_t *wait_ns) {
   *wait_ns = 0; uint64_t switches = v->switches | spw_load_rlx(&v->limiter[i]->switches);
@@ -1067,8 +1029,7 @@ static inline bool spw__admit_limiter(
   a->version = b.version; a->available_units = b.available_units; a->units_per_token = b.units_per_token;
   if (b.result == SPW_BUCKET_TAKEN) {
     if (take) { ticket->charged = (uint8_t)(ticket->charged | 1u << i); ticket->charge[i] = b.charge; }
-    *wait_ns = b.wait_ns; return true;
-  }
+    *wait_ns = b.wait_ns; return true; }
   if (b.result == SPW_BUCKET_MOVED) return spw__deny(a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0);
   if (observe) { a->observed = true; return true; }
   if (b.result == SPW_BUCKET_NEVER) return spw__deny(a, SPW_NEVER, b.why_never, SPW_FOREVER_NS);
@@ -1091,13 +1052,11 @@ static inline bool spw__admit_look(struct spw__account_view *v, struct spw_admis
   return ok && a->verdict != SPW_NOT_ATTACHED; }
 static inline void spw__ticket_undo(struct spw__account_view *v, struct spw_ticket *ticket) {
   for (uint32_t i = 0; i < v->limiters_count; i++) {
-    if (ticket->charged >> i & 1) spw_bucket_give_back(v->limiter[i], v->limiter_words[i], v->now_ns, ticket->tokens, &ticket->charge[i]);
-  }
+    if (ticket->charged >> i & 1) spw_bucket_give_back(v->limiter[i], v->limiter_words[i], v->now_ns, ticket->tokens, &ticket->charge[i]); }
   if (ticket->has_permit && spw_permit_mine(v->map, ticket->permit_word)) spw_permit_release(v->map, ticket->permit_index, ticket->permit_word);
   if (ticket->probe) spw_breaker_probe_back(v->map, v->words, ticket->epoch, v->now_ns);
   if (ticket->refresh) spw_gate_refresh_back(v->map, v->words, &v->conf, ticket->taken_ns, v->now_ns);
-  ticket->charged = 0; ticket->has_permit = ticket->probe = ticket->refresh = false;
-}
+  ticket->charged = 0; ticket->has_permit = ticket->probe = ticket->refresh = false; }
 static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   for (uint32_t again = 0; again < SPW__TAKE_TRIES; again++) {
     if (*wait_ns && !spw__admit_limiter(v, v->late, true, a, ticket, wait_ns)) return false;
@@ -1105,11 +1064,9 @@ static inline bool spw__take_tokens(struct spw__account_view *v, uint64_t *wait_
     for (uint32_t i = 0; i < v->limiters_count && *wait_ns == 0; i++) {
       if (ticket->charged >> i & 1) continue;
       if (!spw__admit_limiter(v, i, true, a, ticket, wait_ns)) return false;
-      v->late = i;
-    }
+      v->late = i; }
     if (*wait_ns == 0) return true;
-    spw__ticket_undo(v, ticket);
-  }
+    spw__ticket_undo(v, ticket); }
   return spw__deny(a, SPW_DENY, SPW_CAUSE_BUCKET_EMPTY, *wait_ns); }
 static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_ahead_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   uint64_t wait_ns = 0; if (!v->permits_count || v->map->self.lock_fd < 0) return true;
@@ -1120,15 +1077,13 @@ static inline bool spw__take_permit(struct spw__account_view *v, uint64_t wait_a
   return (ticket->has_permit && !over) || spw__deny(a, SPW_DENY, SPW_CAUSE_CONCURRENCY, wait_ns); }
 static inline bool spw__admit_take(struct spw__account_view *v, uint64_t wait_ns, struct spw_admission *a, struct spw_ticket *ticket) {
   if (!spw__take_tokens(v, &wait_ns, a, ticket) || !spw__take_permit(v, wait_ns, a, ticket) || !spw__admit_state(v, true, a, ticket)) {
-    spw__ticket_undo(v, ticket); return false;
-  }
+    spw__ticket_undo(v, ticket); return false; }
   if (wait_ns) { a->start_at_ns = ticket->start_at_ns = v->now_ns + wait_ns; ticket->flags = v->flags; }
   return true; }
 static inline void spw__view_ask(struct spw__account_view *v, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns) {
   uint64_t most_ns = SPW_RESERVE_MAX_NS;
   if (v->permits_count) most_ns = v->conf.permit_ms < SPW_PERMIT_MAX_MS ? (SPW_PERMIT_MAX_MS - v->conf.permit_ms) * UINT64_C(1000000) : 0;
-  v->flags = flags; v->tokens = tokens; v->now_ns = now_ns; v->last_start_ns = now_ns + (max_wait_ns < most_ns ? max_wait_ns : most_ns);
-}
+  v->flags = flags; v->tokens = tokens; v->now_ns = now_ns; v->last_start_ns = now_ns + (max_wait_ns < most_ns ? max_wait_ns : most_ns); }
 static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t account_index, uint32_t account_generation, uint32_t flags, uint64_t tokens,
     uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
   struct spw_admission a; struct spw__account_view v; uint64_t wait_ns; memset(&a, 0, sizeof a); memset(ticket, 0, SPW__TICKET_HEAD_BYTES);
@@ -1139,18 +1094,15 @@ static inline struct spw_admission spw_admit(const struct spw_map *map, uint32_t
   if (ok && !peek) ok = spw__admit_take(&v, wait_ns, &a, ticket);
   a.may_call = ok;
   if (!peek && a.verdict != SPW_NOT_ATTACHED) {
-    spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause)); if (a.observed) spw_stat_count(map, account_index, SPW_STAT_OBSERVED);
-  }
+    spw_stat_count(map, account_index, ok ? SPW_STAT_ALLOW : spw__stat_of(a.cause)); if (a.observed) spw_stat_count(map, account_index, SPW_STAT_OBSERVED); }
   return a; }
 static inline bool spw__ticket_open(const struct spw_map *map, const struct spw_ticket *ticket, uint64_t now_ns, struct spw__account_view *v) {
   const struct spw_account *account = spw_account_at(map, ticket->account_index);
   if (ticket->generation != map->generation || !account || !spw__account_open(map, ticket->account_index, account->record_generation, v)) return false;
-  spw__view_ask(v, ticket->flags, ticket->tokens, 0, now_ns); return true;
-}
+  spw__view_ask(v, ticket->flags, ticket->tokens, 0, now_ns); return true; }
 static inline void spw_abandon(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns) {
   struct spw__account_view v; if (spw__ticket_open(map, ticket, now_ns, &v)) spw__ticket_undo(&v, ticket);
-  ticket->generation = 0;
-}
+  ticket->generation = 0; }
 static inline struct spw_admission spw_confirm(const struct spw_map *map, struct spw_ticket *ticket, uint64_t now_ns) {
   struct spw_admission a; struct spw__account_view v; memset(&a, 0, sizeof a);
   if (!spw__ticket_open(map, ticket, now_ns, &v)) { (void)spw__deny(&a, SPW_NOT_ATTACHED, SPW_CAUSE_NOT_ATTACHED, 0); return a; }
@@ -1175,145 +1127,175 @@ static inline bool spw_settle(const struct spw_map *map, const struct spw_ticket
 
 /* ---- spw_ref.h ---- */
 struct spw__ref_bucket {
-  uint64_t slot_version; uint64_t slot; uint64_t state_pair, counts_pair; uint32_t limiter_index; const struct spw_limiter *limiter;
-  struct spw_limiter_words *words; const uint64_t *version; uint64_t base_ns, span_ns;
-  uint64_t units_fixed, units_num, units_den, e0_units, burst_units, units_per_token; uint64_t ns_fixed; uint64_t nearly_full_units;
-  uint64_t keep_units, tokens_max;
+  const struct spw_map *map; uint64_t made_ns; uint64_t changes; uint64_t base_ns, span_ns; uint64_t tokens_max; uint32_t free_endpoints;
+  struct spw_limiter_words *words; uint64_t full0_word; uint64_t ns_fixed; int64_t room_ns, ns_per_token; uint64_t version, units_per_token;
+  uint64_t units_fixed; uint64_t units_num, units_den; uint64_t slot; uint64_t e0_units, burst_units, nearly_full_units, keep_units;
 };
 struct spw_ref {
   char account[SPW_NAME_BYTES]; char integration[SPW_NAME_BYTES]; enum spw_endpoint endpoint; uint64_t generation; uint32_t account_index, account_generation;
-  bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; uint64_t made_ns;
-  uint64_t *counts; uint64_t counts_per_slot; const struct spw_ref *counter; struct spw__ref_bucket bucket; struct spw_account_conf conf; uint64_t conf_seq;
+  bool batch; const uint8_t *pub, *rw; const struct spw_account *record; const uint32_t *skip; struct spw_account_words *words; struct spw__ref_bucket bucket;
+  uint64_t *counts; const struct spw_ref *counter; struct spw_account_conf conf;
 };
 static inline void spw__ref_name(char out[SPW_NAME_BYTES], const char *name) {
   size_t n = 0; for (; name && n < SPW_NAME_BYTES - 1 && name[n]; n++) out[n] = name[n];
-  if (name && name[n]) out[0] = 0;
-}
+  if (name && name[n]) out[0] = 0; }
 static inline void spw_ref_init(struct spw_ref *ref, const char *account, const char *integration) {
-  memset(ref, 0, sizeof *ref); spw__ref_name(ref->account, account); spw__ref_name(ref->integration, integration);
-}
+  memset(ref, 0, sizeof *ref); spw__ref_name(ref->account, account); spw__ref_name(ref->integration, integration); }
 static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref) {
-  ref->generation = 0; ref->batch = false; ref->bucket.slot_version = 0;
+  ref->generation = 0; ref->batch = false; ref->bucket.map = NULL;
   for (uint32_t i = 0; i < map->pub_section[SPW_PUB_ACCOUNTS].count; i++) {
     const struct spw_account *a = spw_account_at(map, i);
     if (a && spw_load32_acq(&a->state) == SPW_RECORD_LIVE && strncmp(a->name, ref->account, sizeof a->name) == 0) {
       ref->account_index = i; ref->account_generation = a->record_generation; ref->generation = map->generation; ref->pub = map->pub; ref->rw = map->rw;
-      ref->record = a; ref->skip = &a->skip; ref->words = spw_account_words_at(map, i);
-    } }
+      ref->record = a; ref->skip = &a->skip; ref->words = spw_account_words_at(map, i); }
+  }
   for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
     const struct spw_integration *n = spw_integration_at(map, i);
     if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index && strncmp(n->name, ref->integration, sizeof n->name) == 0) {
-      ref->batch = n->batch != 0; ref->skip = &n->skip;
-    } }
+      ref->batch = n->batch != 0; ref->skip = &n->skip; }
+  }
   return ref->generation != 0; }
 SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) { return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint & 3) * 8 & 0xFF; }
 static inline uint32_t spw_ref_flags(const struct spw_ref *ref) {
   return SPW_ACQUIRE_SKIP(spw__ref_skip(ref)) | (ref->batch ? (uint32_t)SPW_ACQUIRE_BATCH : 0); }
 SPW_HOT bool spw__ref_is_of(const struct spw_map *map, const struct spw_ref *ref) {
   return ref->generation == map->generation && ref->pub == map->pub && ref->rw == map->rw; }
-SPW_HOT bool spw__ref_same(const struct spw_ref *ref) {
-  const struct spw_account *a = ref->record;
-  return spw_load_pair_acq(&a->state) == ref->bucket.state_pair && spw_load_pair_acq(&a->limiters_count) == ref->bucket.counts_pair &&
-      spw_load32_rlx(&a->limiters[0]) == ref->bucket.limiter_index;
-}
 static inline void spw__ref_claim_counter(const struct spw_map *map, struct spw_ref *ref) {
   const void **at = (const void **)(uintptr_t)&map->counter[ref->account_index % SPW_MAP_COUNTERS], *nobody = NULL;
   bool mine = __atomic_compare_exchange_n(at, &nobody, ref, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || nobody == ref;
-  ref->counter = mine && map->layout_minor >= 1 ? ref : NULL;
-}
-SPW_HOT void spw__ref_count(const struct spw_map *map, const struct spw_ref *ref, enum spw_stat stat) {
-  uint64_t *count = ref->counts + map->self.slot * ref->counts_per_slot + stat; if (map->self.lock_fd < 0) return;
-  if (__builtin_expect(ref->counter == ref, 1)) spw_store_rlx(count + SPW_STAT_OWN, spw_load_rlx(count + SPW_STAT_OWN) + 1);
-  else spw_add_rlx(count, 1);
-}
-static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref) {
-  struct spw__ref_bucket *b = &ref->bucket; struct spw_gcra g; b->slot_version = 0;
-  const uint32_t state[2] = {SPW_RECORD_LIVE, ref->account_generation}, counts[2] = {1, 0};
-  memcpy(&b->state_pair, state, sizeof state); memcpy(&b->counts_pair, counts, sizeof counts); b->limiter_index = spw_load32_rlx(&ref->record->limiters[0]);
-  b->limiter = spw_limiter_at(map, b->limiter_index); b->words = spw_limiter_words_at(map, b->limiter_index);
-  struct spw_stats *stats = spw_stats_at(map, ref->account_index); ref->conf_seq = spw_load_acq(&ref->record->conf_seq);
-  if (!spw__ref_same(ref) || !b->limiter || !b->words || !stats || !ref->words || !spw_account_conf_read(ref->record, &ref->conf)) return;
-  ref->made_ns = map->made_ns; spw__ref_claim_counter(map, ref); ref->counts = stats->count;
-  ref->counts_per_slot = (uint64_t)map->pub_section[SPW_PUB_ACCOUNTS].count * map->rw_section[SPW_RW_STATS].stride_bytes / 8;
-  uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
-  if (!spw_limiter_conf_read(b->limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX || g.units_num < g.units_den ||
+  struct spw_stats *stats = spw__stats(map, ref->account_index); ref->counts = stats ? stats->count : NULL; ref->counter = mine && stats ? ref : NULL; }
+SPW_HOT void spw__ref_count(const struct spw_ref *ref, enum spw_stat stat) {
+  if (ref->counter == ref) spw_store_rlx(&ref->counts[SPW_STAT_OWN + stat], spw_load_rlx(&ref->counts[SPW_STAT_OWN + stat]) + 1);
+  else if (ref->counts) spw_add_rlx(&ref->counts[stat], 1); }
+#define SPW__REF_NS_SHORT 3
+SPW_HOT uint64_t spw__ref_ns(const struct spw__ref_bucket *b, uint64_t units) { return (uint64_t)((spw_u128)units * b->ns_fixed >> 64); }
+static inline bool spw__ref_learn_bucket(const struct spw_limiter *limiter, bool batch, struct spw__ref_bucket *b) {
+  struct spw_gcra g; uint32_t slot = spw_bucket_slot(spw_load_acq(&b->words->level));
+  if (!spw_limiter_conf_read(limiter, slot, &g) || g.units_den == 0 || g.units_den > SPW_LEVEL_MAX || g.units_num < g.units_den ||
       g.units_num / g.units_den > SPW_UNITS_PER_NS || g.e0_units < g.burst_units || g.e0_units > SPW_LEVEL_MAX / 2 || g.reserve_units > g.burst_units)
-    return;
-  b->slot = spw_bucket_word(slot, 0); b->version = &b->limiter->conf[slot].version; b->base_ns = g.base_ns;
-  b->span_ns = (SPW_LEVEL_MAX - g.e0_units) / (SPW_UNITS_PER_NS + 1); b->units_fixed = g.units_den == 1 ? g.units_num << 62 : g.units_fixed;
+    return false;
+  b->base_ns = g.base_ns; b->span_ns = (SPW_LEVEL_MAX - g.e0_units) / (SPW_UNITS_PER_NS + 1); b->slot = spw_bucket_word(slot, 0);
+  b->full0_word = spw_bucket_word(slot, g.e0_units - g.burst_units); b->units_fixed = g.units_den == 1 ? g.units_num << 62 : g.units_fixed;
   b->ns_fixed = (uint64_t)((((spw_u128)g.units_den << 64) - 1) / g.units_num); b->units_num = g.units_num; b->units_den = g.units_den; b->e0_units = g.e0_units;
   b->burst_units = g.burst_units; b->nearly_full_units = g.burst_units > 2 ? g.burst_units - 2 : 0; b->units_per_token = g.units_per_token;
-  b->keep_units = ref->batch ? g.reserve_units : 0; b->tokens_max = (g.burst_units - b->keep_units) / g.units_per_token; b->slot_version = g.version * 2;
-}
-struct spw__ref_verdict { enum spw_verdict verdict; enum spw_cause cause; uint64_t wait_ns; uint64_t in_hand_units, version, units_per_token; };
-struct spw__ref_words { uint64_t breaker, gate, forced, switches; bool skip; };
+  b->keep_units = batch ? g.reserve_units : 0; b->tokens_max = (g.burst_units - b->keep_units) / g.units_per_token; b->version = g.version;
+  b->ns_per_token = (int64_t)spw__ref_ns(b, g.units_per_token) + SPW__REF_NS_SHORT;
+  b->room_ns = (int64_t)spw__ref_ns(b, g.burst_units - b->keep_units) - SPW__REF_NS_SHORT; return true; }
+static inline void spw__ref_learn(const struct spw_map *map, struct spw_ref *ref) {
+  struct spw__ref_bucket *b = &ref->bucket; const struct spw_account *r = ref->record; struct spw_header *pub = spw_map_pub(map); b->map = NULL;
+  b->changes = spw_load_acq(&pub->changes); uint32_t index = spw_load32_rlx(&r->limiters[0]); const struct spw_limiter *limiter = spw_limiter_at(map, index);
+  b->words = spw_limiter_words_at(map, index);
+  if (map->layout_minor == 0 || !limiter || !b->words || !ref->words || spw_load32_acq(&r->state) != SPW_RECORD_LIVE ||
+      spw_load32_rlx(&r->record_generation) != ref->account_generation || spw_load32_rlx(&r->limiters_count) != 1 || spw_load32_rlx(&r->permits_count) != 0 ||
+      spw_load_rlx(&r->forced) != SPW_FORCED_NOT || !spw_account_conf_read(r, &ref->conf) || !spw__ref_learn_bucket(limiter, ref->batch, b))
+    return;
+  uint64_t switches = spw_load_rlx(&r->switches) | spw_load_rlx(&limiter->switches) | spw_load_rlx(&pub->switches);
+  uint32_t skip = switches & SPW_SWITCH_KILL ? UINT32_C(0x01010101) : spw_load32_rlx(ref->skip); b->free_endpoints = 0;
+  for (uint32_t i = 0; i < 32; i++) b->free_endpoints |= (skip >> i % 4 * 8 & 1) << i;
+  spw__ref_claim_counter(map, ref); b->made_ns = map->made_ns; b->map = switches == 0 || switches & SPW_SWITCH_KILL ? map : NULL; }
+struct spw__ref_verdict {
+  enum spw_verdict verdict; enum spw_cause cause; enum spw_stat stat; uint32_t breaker_state, epoch; uint64_t wait_ns;
+  uint64_t in_hand_units, version, units_per_token;
+};
+SPW_HOT uint32_t spw__ref_epoch(uint64_t breaker) { return (uint32_t)(breaker >> 39 & SPW_EPOCH_MASK); }
 static inline bool spw__ref_shut(
-    const struct spw_map *map, const struct spw_ref *ref, uint64_t breaker, uint64_t gate, uint64_t forced, uint64_t now_ns, struct spw__ref_verdict *d) {
-  uint32_t state = (uint32_t)(breaker >> 62), source = spw_gate_source(gate);
-  if (breaker == SPW_MOVED || gate == SPW_MOVED || forced > SPW_FORCED_OPEN || state > SPW_BREAKER_HALF_OPEN ||
-      spw_load_acq(&ref->record->conf_seq) != ref->conf_seq)
-    return false;
+    const struct spw_map *map, const struct spw_ref *ref, uint64_t breaker, uint64_t gate, uint64_t now_ns, struct spw__ref_verdict *d) {
+  uint32_t state = (uint32_t)(breaker >> 62), source = spw_gate_source(gate); if (gate == SPW_MOVED || state > SPW_BREAKER_HALF_OPEN) return false;
   uint64_t ahead_ms = (uint64_t)ref->conf.cooldown_max_ms + ref->conf.probe_ms + SPW__BREAKER_SLACK_MS;
   uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW_GATE_MAX_MS, now_ns);
-  uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns); d->verdict = SPW_DENY;
-  if (forced == SPW_FORCED_OPEN) { d->verdict = SPW_NEVER; d->cause = SPW_CAUSE_BREAKER_FORCED; d->wait_ns = SPW_FOREVER_NS; }
-  else if (state != SPW_BREAKER_CLOSED && open_ns) { d->cause = SPW_CAUSE_BREAKER_OPEN; d->wait_ns = open_ns > gate_ns ? open_ns : gate_ns; }
-  else if (state == SPW_BREAKER_CLOSED && gate_ns) {
+  uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns); d->verdict = SPW_DENY; d->breaker_state = state;
+  if (state != SPW_BREAKER_CLOSED && open_ns) {
+    d->cause = SPW_CAUSE_BREAKER_OPEN; d->stat = SPW_STAT_DENY_BREAKER; d->wait_ns = open_ns > gate_ns ? open_ns : gate_ns;
+  } else if (state == SPW_BREAKER_CLOSED && gate_ns) {
     bool buffer = source == SPW_GATE_BUFFER_RESET || source == SPW_GATE_UNKNOWN_BUFFER;
-    d->cause = buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT; d->wait_ns = gate_ns;
+    d->cause = buffer ? SPW_CAUSE_REMAINING_BELOW_BUFFER : SPW_CAUSE_GATE_SHUT; d->stat = SPW_STAT_DENY_GATE; d->wait_ns = gate_ns;
   } else {
-    d->verdict = SPW_ALLOW; return state == SPW_BREAKER_CLOSED && !spw__gate_asks(source);
-  }
+    d->verdict = SPW_ALLOW; return state == SPW_BREAKER_CLOSED && !spw__gate_asks(source); }
   return true; }
-SPW_HOT uint64_t spw__ref_when_ns(const struct spw__ref_bucket *b, uint64_t units) {
-  uint64_t ns = (uint64_t)((spw_u128)units * b->ns_fixed >> 64); uint64_t left = units * b->units_den - ns * b->units_num;
-  return ns + (uint64_t)(left > 0) + (uint64_t)(left > b->units_num); }
-SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt, uint64_t units) {
-  uint64_t rest = dt * b->units_num - units * b->units_den;
+SPW_HOT uint64_t spw__ref_units(const struct spw__ref_bucket *b, uint64_t dt_ns) { return (uint64_t)((spw_u128)(dt_ns * 4) * b->units_fixed >> 64); }
+SPW_HOT uint64_t spw__ref_missing(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units) {
+  return b->units_den > 1 && dt_ns * b->units_num - units * b->units_den >= b->units_den; }
+SPW_HOT uint64_t spw__ref_wait_ns(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units) {
+  uint64_t ns = spw__ref_ns(b, units); uint64_t left = units * b->units_den - ns * b->units_num; ns += (uint64_t)(left > 0) + (uint64_t)(left > b->units_num);
+  return ns > dt_ns ? ns - dt_ns : 0; }
+SPW_HOT enum spw_cause spw__ref_cause(const struct spw_ref *ref, uint64_t in_hand, uint64_t need) {
+  return ref->batch && in_hand >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY; }
+SPW_HOT uint64_t spw__ref_full_level(const struct spw__ref_bucket *b, uint64_t dt_ns, uint64_t units) {
+  uint64_t rest = dt_ns * b->units_num - units * b->units_den;
   return b->e0_units + units + (uint64_t)(rest > 0) + (uint64_t)(rest > b->units_den) - b->burst_units; }
-SPW_HOT bool spw__ref_take(const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw__ref_verdict *d, struct spw_charge *charge) {
-  const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt = now_ns - b->base_ns, need = tokens * b->units_per_token, slot = b->slot;
-  if (dt > b->span_ns || tokens > b->tokens_max) return false;
-  uint64_t units = (uint64_t)((spw_u128)dt * b->units_fixed >> 62), earned = b->e0_units + units; uint64_t level, in_hand, next, wait_ns = 0;
-  bool denied = false; uint64_t returned = spw_load_acq(&b->words->returned_units); uint64_t word = spw_load_acq(&b->words->level);
-  for (int i = 0;; i++) {
-    level = word ^ slot; in_hand = earned - level; if (level > earned || spw_load_acq(b->version) != b->slot_version || i == SPW_CAS_TRIES) return false;
-    uint64_t full = 0; next = level + need; if (__builtin_expect(in_hand >= b->nearly_full_units, 0)) full = spw__ref_full_level(b, dt, units);
-    if (__builtin_expect(level < full, 0)) { next = full + need; }
-    else if (__builtin_expect(in_hand < need + b->keep_units, 0)) {
-      uint64_t when_ns = spw__ref_when_ns(b, next + b->keep_units - b->e0_units); denied = when_ns > dt; wait_ns = denied ? when_ns - dt : 0;
-    }
-    if (denied || !take || spw_cas(&b->words->level, &word, slot | next)) break;
-    if (i > 3) spw_relax();
-  }
-  in_hand += (uint64_t)(dt * b->units_num - units * b->units_den >= b->units_den); d->in_hand_units = in_hand < b->burst_units ? in_hand : b->burst_units;
-  if (denied && d->verdict == SPW_ALLOW) {
-    d->verdict = SPW_DENY; d->cause = ref->batch && d->in_hand_units >= need ? SPW_CAUSE_BATCH_RESERVE : SPW_CAUSE_BUCKET_EMPTY;
-  }
-  d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns; d->version = b->slot_version / 2; d->units_per_token = b->units_per_token;
-  if (take && !denied) { charge->version = b->slot_version / 2; charge->level = level; charge->returned = returned; charge->taken_ns = now_ns; }
-  return true; }
-SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, struct spw__ref_words *w) {
-  const struct spw_header *pub = spw_map_pub(map);
-  if (!ref->bucket.slot_version || ref->made_ns != map->made_ns || ref->pub != map->pub || !spw__ref_same(ref)) return false;
-  w->breaker = spw_load_acq(&ref->words->breaker); w->gate = spw_load_acq(&ref->words->gate); w->forced = spw_load_rlx(&ref->record->forced);
-  w->switches = spw_load_rlx(&ref->record->switches) | spw_load_rlx(&ref->bucket.limiter->switches) | spw_load_rlx(&pub->switches);
-  w->skip = (spw__ref_skip(ref) & 1) != 0; return true;
-}
-SPW_HOT bool spw__ref_quick(const struct spw_map *map, const struct spw_ref *ref, const struct spw__ref_words *w, uint64_t tokens, uint64_t now_ns, bool take,
+SPW_HOT bool spw__ref_holds(const struct spw_ref *ref) {
+  const struct spw_header *pub = (const struct spw_header *)(const void *)ref->pub; return spw_load_acq(&pub->changes) == ref->bucket.changes; }
+SPW_HOT void spw__ref_answer(const struct spw_ref *ref, const struct spw__ref_verdict *d, uint64_t tokens, uint64_t now_ns, bool charged,
     struct spw_admission *a, struct spw_ticket *ticket) {
-  struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, 0, 0, 0, 0};
-  if (__builtin_expect((w->breaker >> 62 | w->gate | w->forced) != 0, 0)) {
-    struct spw__ref_verdict shut = d; if (!spw__ref_shut(map, ref, w->breaker, w->gate, w->forced, now_ns, &shut)) return false;
-    d.verdict = shut.verdict; d.cause = shut.cause; d.wait_ns = shut.wait_ns;
+  a->verdict = d->verdict; a->cause = d->cause; a->breaker_state = d->breaker_state; a->observed = false; a->may_call = d->verdict == SPW_ALLOW;
+  a->wait_ns = d->wait_ns; a->start_at_ns = 0; a->version = d->version; a->units_per_token = d->units_per_token; a->available_units = d->in_hand_units;
+  ticket->generation = ref->generation; ticket->taken_ns = now_ns; ticket->tokens = tokens; ticket->account_index = ref->account_index;
+  ticket->permit_index = 0; ticket->permit_word = 0; ticket->start_at_ns = 0; ticket->epoch = d->epoch; ticket->has_permit = false; ticket->refresh = false;
+  ticket->probe = false; ticket->charged = charged; ticket->flags = 0; }
+SPW_HOT void spw__ref_charge(const struct spw__ref_bucket *b, uint64_t word, uint64_t returned, uint64_t now_ns, struct spw_ticket *ticket) {
+  ticket->charge[0].version = b->version; ticket->charge[0].level = word ^ b->slot; ticket->charge[0].returned = returned; ticket->charge[0].taken_ns = now_ns;
+}
+static inline bool spw__ref_take(
+    const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw__ref_verdict *d, struct spw_ticket *ticket) {
+  const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+  uint64_t units = spw__ref_units(b, dt_ns), earned = b->e0_units + units; uint64_t returned = spw_load_acq(&b->words->returned_units);
+  uint64_t word = spw_load_acq(&b->words->level), level = word ^ b->slot, next = level + need; if (level > earned || !spw__ref_holds(ref)) return false;
+  uint64_t in_hand = earned - level, full = 0, wait_ns = 0; bool enough = in_hand >= need + b->keep_units; take = take && d->verdict == SPW_ALLOW;
+  if (in_hand >= b->nearly_full_units && (take || !enough)) full = spw__ref_full_level(b, dt_ns, units);
+  if (level < full) next = full + need;
+  else if (!enough) wait_ns = spw__ref_wait_ns(b, dt_ns, next + b->keep_units - b->e0_units);
+  d->in_hand_units = in_hand < b->burst_units ? in_hand + spw__ref_missing(b, dt_ns, units) : b->burst_units; d->version = b->version;
+  d->units_per_token = b->units_per_token;
+  if (wait_ns && d->verdict == SPW_ALLOW) { d->verdict = SPW_DENY; d->cause = spw__ref_cause(ref, d->in_hand_units, need); d->stat = SPW_STAT_DENY_BUCKET; }
+  d->wait_ns = wait_ns > d->wait_ns ? wait_ns : d->wait_ns; if (!take || wait_ns) return true;
+  spw__ref_charge(b, word, returned, now_ns, ticket); return spw_cas(&b->words->level, &word, b->slot | next); }
+SPW_HOT bool spw__ref_serves(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens) {
+  const struct spw__ref_bucket *b = &ref->bucket; return map && b->map == map && b->made_ns == map->made_ns && tokens <= b->tokens_max; }
+SPW_HOT bool spw__ref_free(const struct spw_ref *ref) { return ref->bucket.free_endpoints >> ((uint32_t)ref->endpoint % 32) & 1; }
+static inline bool spw__ref_quiet(
+    const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
+  struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, 0, 0, 0, 0, 0};
+  if (!spw__ref_serves(map, ref, tokens) || now_ns - ref->bucket.base_ns > ref->bucket.span_ns) return false;
+  uint64_t breaker = spw_load_acq(&ref->words->breaker); uint64_t gate = spw_load_acq(&ref->words->gate); bool free = spw__ref_free(ref);
+  if (breaker >> 62 | gate) {
+    if (!spw__ref_shut(map, ref, breaker, gate, now_ns, &d)) return false;
+    if (d.verdict != SPW_ALLOW) {
+      if (free ? !spw__ref_holds(ref) : !spw__ref_take(ref, tokens, now_ns, false, &d, ticket)) return false;
+      if (take) spw__ref_count(ref, d.stat);
+      d.verdict = SPW_DENY; spw__ref_answer(ref, &d, tokens, now_ns, false, a, ticket); return true; }
   }
-  bool open = d.verdict == SPW_ALLOW, free = w->skip || w->switches & SPW_SWITCH_KILL;
-  if (!free && (w->switches || !spw__ref_take(ref, tokens, now_ns, take && open, &d, &ticket->charge[0]))) return false;
-  if (take) spw__ref_count(map, ref, d.verdict == SPW_ALLOW ? SPW_STAT_ALLOW : spw__stat_of(d.cause));
-  a->verdict = d.verdict; a->cause = d.cause; a->wait_ns = d.wait_ns; a->start_at_ns = 0; a->version = d.version; a->available_units = d.in_hand_units;
-  a->units_per_token = d.units_per_token; a->breaker_state = (uint32_t)(w->breaker >> 62); a->observed = false; a->may_call = d.verdict == SPW_ALLOW;
-  memset(ticket, 0, SPW__TICKET_HEAD_BYTES); ticket->generation = map->generation; ticket->account_index = ref->account_index; ticket->taken_ns = now_ns;
-  ticket->tokens = tokens; ticket->epoch = open ? (uint32_t)(w->breaker >> 39 & SPW_EPOCH_MASK) : 0; ticket->charged = take && !free && d.verdict == SPW_ALLOW;
+  d.epoch = spw__ref_epoch(breaker); if (free ? !spw__ref_holds(ref) : !spw__ref_take(ref, tokens, now_ns, take, &d, ticket)) return false;
+  spw__ref_answer(ref, &d, tokens, now_ns, take && !free && d.verdict == SPW_ALLOW, a, ticket); if (take) spw__ref_count(ref, d.stat);
+  return true; }
+SPW_HOT bool spw__ref_deny(const struct spw_ref *ref, uint64_t word, uint64_t breaker, uint64_t tokens, uint64_t now_ns, bool take, struct spw_admission *a,
+    struct spw_ticket *ticket) {
+  const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt_ns = now_ns - b->base_ns, units = spw__ref_units(b, dt_ns);
+  uint64_t level = word ^ b->slot, need = tokens * b->units_per_token, in_hand = b->e0_units + units - level;
+  uint64_t wait_ns = spw__ref_wait_ns(b, dt_ns, level + need + b->keep_units - b->e0_units); if (in_hand >= need + b->keep_units || wait_ns == 0) return false;
+  in_hand += spw__ref_missing(b, dt_ns, units);
+  const struct spw__ref_verdict d = {
+      SPW_DENY, spw__ref_cause(ref, in_hand, need), SPW_STAT_DENY_BUCKET, 0, spw__ref_epoch(breaker), wait_ns, in_hand, b->version, b->units_per_token};
+  spw__ref_answer(ref, &d, tokens, now_ns, false, a, ticket); if (take) spw__ref_count(ref, d.stat);
+  return true; }
+SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t *breaker) {
+  if (SPW_SELDOM(!spw__ref_serves(map, ref, tokens) || spw__ref_free(ref))) return false;
+  *breaker = spw_load_acq(&ref->words->breaker); uint64_t gate = spw_load_acq(&ref->words->gate); return !SPW_SELDOM(*breaker >> 62 | gate); }
+SPW_HOT bool spw__ref_quick(
+    const struct spw_ref *ref, uint64_t breaker, uint64_t tokens, uint64_t now_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
+  const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+  if (SPW_SELDOM(dt_ns > b->span_ns)) return false;
+  int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token; uint64_t returned = spw_load_acq(&b->words->returned_units);
+  uint64_t word = spw_load_acq(&b->words->level);
+  for (int i = 1;; i++) {
+    int64_t full_ns = (int64_t)(spw__ref_ns(b, word - b->full0_word) - dt_ns); if (SPW_SELDOM(!spw__ref_holds(ref))) return false;
+    if (SPW_SELDOM(full_ns < 0 || full_ns > room_ns)) return spw__ref_deny(ref, word, breaker, tokens, now_ns, take, a, ticket);
+    if (!take || spw_cas(&b->words->level, &word, word + need)) break;
+    if (i == SPW_CAS_TRIES) return false;
+    if (i > 4) spw_relax(); }
+  uint64_t level = word ^ b->slot, units = spw__ref_units(b, dt_ns); uint64_t in_hand = b->e0_units + units - level + spw__ref_missing(b, dt_ns, units);
+  const struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, spw__ref_epoch(breaker), 0, in_hand, b->version, b->units_per_token};
+  spw__ref_answer(ref, &d, tokens, now_ns, take, a, ticket);
+  if (take) { spw__ref_charge(b, word, returned, now_ns, ticket); spw__ref_count(ref, d.stat); }
   return true; }
 static inline struct spw_admission spw__ref_whole(
     const struct spw_map *map, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
@@ -1330,28 +1312,24 @@ static inline struct spw_text spw_text_on(char *buffer, size_t room) {
   return t; }
 static inline void spw_text_bytes(struct spw_text *t, const char *bytes, size_t count) {
   if (t->overflow || count + 1 > t->room - t->used) { t->overflow = true; return; }
-  memcpy(t->at + t->used, bytes, count); t->used += count; t->at[t->used] = 0;
-}
+  memcpy(t->at + t->used, bytes, count); t->used += count; t->at[t->used] = 0; }
 static inline void spw_text_put(struct spw_text *t, const char *text) { spw_text_bytes(t, text, strlen(text)); }
 static inline void spw_text_u64(struct spw_text *t, uint64_t value) {
   char digits[24]; size_t n = sizeof digits;
   do {
     digits[--n] = (char)('0' + value % 10); value /= 10;
   } while (value);
-  spw_text_bytes(t, digits + n, sizeof digits - n);
-}
+  spw_text_bytes(t, digits + n, sizeof digits - n); }
 static inline void spw_text_i64(struct spw_text *t, int64_t value) {
   if (value < 0) spw_text_put(t, "-");
-  spw_text_u64(t, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
-}
+  spw_text_u64(t, value < 0 ? 0 - (uint64_t)value : (uint64_t)value); }
 static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned digits, bool trim) {
   uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale = 1; for (unsigned i = 0; i < digits; i++) scale *= 10;
   if (value < 0) spw_text_put(t, "-");
   spw_text_u64(t, magnitude / scale); uint64_t rest = magnitude % scale; if (digits == 0 || (trim && rest == 0)) return;
   char fraction[24]; unsigned n = digits; for (unsigned i = digits; i-- > 0; rest /= 10) fraction[i] = (char)('0' + rest % 10);
   while (trim && n > 1 && fraction[n - 1] == '0') n--;
-  spw_text_put(t, "."); spw_text_bytes(t, fraction, n);
-}
+  spw_text_put(t, "."); spw_text_bytes(t, fraction, n); }
 static inline size_t spw_utf8_bytes(const char *at, size_t left) {
   static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
   const unsigned char *text = (const unsigned char *)at; if (text[0] < 0x80) return 1;
@@ -1359,15 +1337,13 @@ static inline size_t spw_utf8_bytes(const char *at, size_t left) {
   uint32_t code = text[0] & (0xFFu >> (n + 1));
   for (size_t i = 1; i < n; i++) {
     if ((text[i] & 0xC0) != 0x80) return 0;
-    code = code << 6 | (text[i] & 0x3Fu);
-  }
+    code = code << 6 | (text[i] & 0x3Fu); }
   return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : n; }
 static inline bool spw_is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7F; }
 static inline bool spw_utf8_is_name(const char *text, size_t count) {
   for (size_t i = 0; i < count;) {
     size_t n = spw_utf8_bytes(text + i, count - i); if (n == 0 || spw_is_control(text[i])) return false;
-    i += n;
-  }
+    i += n; }
   return true; }
 static inline bool spw_text_is_name(const char *text) { return !text || spw_utf8_is_name(text, strlen(text)); }
 static inline const char *spw_request_bad_name(const struct spw_quote_request *q) {
@@ -1395,22 +1371,19 @@ static inline void spw_text_json(struct spw_text *t, const char *text) {
       char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
       spw_text_bytes(t, six, 6);
     } else {
-      spw_text_bytes(t, text, 1);
-    } }
-  spw_text_put(t, "\"");
-}
+      spw_text_bytes(t, text, 1); }
+  }
+  spw_text_put(t, "\""); }
 static inline void spw__json_field(struct spw_text *t, const char *name, const char *value) {
   if (!value) return;
   if (t->used && t->at[t->used - 1] != '{') spw_text_put(t, ",");
-  spw_text_json(t, name); spw_text_put(t, ":"); spw_text_json(t, value);
-}
+  spw_text_json(t, name); spw_text_put(t, ":"); spw_text_json(t, value); }
 static inline void spw__json_address(struct spw_text *t, const char *name, const struct spw_address *a) {
   if (!a->country && !a->state && !a->zip && !a->city && !a->line1) return;
   spw_text_put(t, ",\""); spw_text_put(t, name);
   spw_text_put(t, "\":{");
   spw__json_field(t, "country", a->country); spw__json_field(t, "state", a->state); spw__json_field(t, "zip", a->zip); spw__json_field(t, "city", a->city);
-  spw__json_field(t, "line1", a->line1); spw_text_put(t, "}");
-}
+  spw__json_field(t, "line1", a->line1); spw_text_put(t, "}"); }
 static inline size_t spw_request_json(const struct spw_quote_request *q, char *buffer, size_t room) {
   struct spw_text t = spw_text_on(buffer, room);
   spw_text_put(&t, "{");
@@ -1421,12 +1394,10 @@ static inline size_t spw_request_json(const struct spw_quote_request *q, char *b
   spw__json_address(&t, "ship_from", &q->ship_from); spw__json_address(&t, "ship_to", &q->ship_to);
   if (q->customer_id || q->exemption) {
     spw_text_put(&t, ",\"customer\":{");
-    spw__json_field(&t, "id", q->customer_id); spw__json_field(&t, "exemption", q->exemption); spw_text_put(&t, "}");
-  }
+    spw__json_field(&t, "id", q->customer_id); spw__json_field(&t, "exemption", q->exemption); spw_text_put(&t, "}"); }
   if (q->shipping_minor || q->shipping_tax_code) {
     spw_text_put(&t, ",\"shipping\":{\"amount\":\"");
-    spw_text_decimal(&t, q->shipping_minor, 2, false); spw_text_put(&t, "\""); spw__json_field(&t, "tax_code", q->shipping_tax_code); spw_text_put(&t, "}");
-  }
+    spw_text_decimal(&t, q->shipping_minor, 2, false); spw_text_put(&t, "\""); spw__json_field(&t, "tax_code", q->shipping_tax_code); spw_text_put(&t, "}"); }
   spw_text_put(&t, ",\"lines\":[");
   for (uint32_t i = 0; i < q->line_count; i++) {
     const struct spw_line *line = &q->lines[i];
@@ -1434,10 +1405,8 @@ static inline size_t spw_request_json(const struct spw_quote_request *q, char *b
     spw__json_field(&t, "id", line->id); spw__json_field(&t, "tax_code", line->tax_code);
     spw_text_put(&t, line->id || line->tax_code ? ",\"quantity\":\"" : "\"quantity\":\"");
     spw_text_decimal(&t, line->quantity_micro ? line->quantity_micro : 1000000, 6, true); spw_text_put(&t, "\",\"amount\":\"");
-    spw_text_decimal(&t, line->amount_minor, 2, false); spw_text_put(&t, "\"}");
-  }
-  spw_text_put(&t, "]}"); return t.overflow ? 0 : t.used;
-}
+    spw_text_decimal(&t, line->amount_minor, 2, false); spw_text_put(&t, "\"}"); }
+  spw_text_put(&t, "]}"); return t.overflow ? 0 : t.used; }
 static inline bool spw_zip_parse(const char *text, uint32_t *zip5, uint32_t *plus4, bool *has_plus4) {
   uint32_t five = 0, four = 0, digits = 0; bool dash = false, ended = false; if (!text) return false;
   for (; *text; text++) {
@@ -1452,14 +1421,12 @@ static inline bool spw_zip_parse(const char *text, uint32_t *zip5, uint32_t *plu
       return false; }
   }
   if (digits != 5 && digits != 9) return false;
-  *zip5 = five; *plus4 = four; *has_plus4 = digits == 9; return true;
-}
+  *zip5 = five; *plus4 = four; *has_plus4 = digits == 9; return true; }
 static inline void spw_text_day(struct spw_text *t, int32_t day) {
   uint32_t z = (uint32_t)(day < 0 ? 0 : day) + 719468, era = z / 146097, in_era = z % 146097;
   uint32_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365; uint32_t of_year = in_era - (365 * year + year / 4 - year / 100);
   uint32_t m = (5 * of_year + 2) / 153, d = of_year - (153 * m + 2) / 5 + 1; m = m < 10 ? m + 3 : m - 9; spw_text_u64(t, year + era * 400 + (m <= 2));
-  spw_text_put(t, m < 10 ? "-0" : "-"); spw_text_u64(t, m); spw_text_put(t, d < 10 ? "-0" : "-"); spw_text_u64(t, d);
-}
+  spw_text_put(t, m < 10 ? "-0" : "-"); spw_text_u64(t, m); spw_text_put(t, d < 10 ? "-0" : "-"); spw_text_u64(t, d); }
 static inline bool spw_date_parse(const char *text, int32_t *day) {
   static const uint8_t month_days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   int32_t part[3] = {0, 0, 0};
@@ -1467,16 +1434,13 @@ static inline bool spw_date_parse(const char *text, int32_t *day) {
   for (int i = 0; i < 3; i++) {
     for (int k = 0; k < digits[i]; k++, text++) {
       if (*text < '0' || *text > '9') return false;
-      part[i] = part[i] * 10 + (*text - '0');
-    }
-    if (i < 2 && *text++ != '-') return false;
-  }
+      part[i] = part[i] * 10 + (*text - '0'); }
+    if (i < 2 && *text++ != '-') return false; }
   int32_t y = part[0], m = part[1], d = part[2]; bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
   if (*text || y < 1970 || m < 1 || m > 12 || d < 1 || d > month_days[m - 1] + (m == 2 && leap)) return false;
   int32_t before = y - 1, total = before * 365 + before / 4 - before / 100 + before / 400 - 719162;
   for (int32_t i = 1; i < m; i++) total += month_days[i - 1] + (i == 2 && leap);
-  *day = total + d - 1; return true;
-}
+  *day = total + d - 1; return true; }
 
 /* ---- spw_rates.h ---- */
 #define SPW_RATES_TRIES 8
@@ -1488,8 +1452,7 @@ static inline uint64_t spw_rate_key(uint32_t level, const char *country, const c
   else if (level != SPW_RATE_COUNTRY) key |= zip5;
   return key; }
 static inline uint64_t spw_rate_hash(uint64_t key) {
-  key ^= key >> 33; key *= UINT64_C(0xFF51AFD7ED558CCD); key ^= key >> 33; key *= UINT64_C(0xC4CEB9FE1A85EC53); return key ^ key >> 33;
-}
+  key ^= key >> 33; key *= UINT64_C(0xFF51AFD7ED558CCD); key ^= key >> 33; key *= UINT64_C(0xC4CEB9FE1A85EC53); return key ^ key >> 33; }
 static inline uint32_t spw_tax_code_hash(const char *code) {
   uint32_t hash = 2166136261u; if (!code || !code[0]) return 0;
   for (; *code; code++) hash = (hash ^ (uint8_t)*code) * 16777619u;
@@ -1533,20 +1496,16 @@ static inline enum spw_rates_result spw_rates_find(
           : *level == SPW_RATE_COUNTRY       ? true
           : *level == SPW_RATE_ZIP9          ? place->has_plus4
                                              : place->has_zip;
-      found = usable && spw__rates_probe(map, half, *level, place, out);
-    }
+      found = usable && spw__rates_probe(map, half, *level, place, out); }
     if (found) {
       const struct spw_source *s = spw_source_at(map, (uint64_t)half * SPW_SOURCES_MAX_COUNT + out->source % SPW_SOURCES_MAX_COUNT);
       if (s) spw_copy_rlx((uint64_t *)(void *)source, (const uint64_t *)(const void *)s, sizeof *source / 8);
-      source->name[SPW_NAME_BYTES - 1] = 0;
-    }
+      source->name[SPW_NAME_BYTES - 1] = 0; }
     spw_fence_acq(); if (seq % 2 == 0 && spw_load_rlx(&h->seq) == seq) return found ? SPW_RATES_FOUND : SPW_RATES_NOT_FOUND;
-    spw_relax();
-  }
+    spw_relax(); }
   return SPW_RATES_BUSY; }
 static inline uint64_t spw_learned_key(uint32_t level, const struct spw_place *place) {
-  uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5); return level == SPW_RATE_ZIP9 ? key | (uint64_t)place->plus4 << 17 : key;
-}
+  uint64_t key = spw_rate_key(level, place->country, place->state, place->zip5); return level == SPW_RATE_ZIP9 ? key | (uint64_t)place->plus4 << 17 : key; }
 static inline uint64_t spw__fold(uint64_t hash, const char *text, size_t most) {
   for (size_t i = 0; text && i < most && text[i]; i++) { uint8_t c = (uint8_t)text[i]; hash = (hash ^ c) * UINT64_C(1099511628211); }
   return (hash ^ 0xFF) * UINT64_C(1099511628211); }
@@ -1556,8 +1515,7 @@ static inline uint64_t spw_learned_subject(const char *account, const struct spw
   for (int i = 0; i < 2; i++) {
     char capitals[2] = {0, 0};
     for (int k = 0; text[i] && k < 2 && text[i][k]; k++) capitals[k] = (char)(text[i][k] >= 'a' && text[i][k] <= 'z' ? text[i][k] - 32 : text[i][k]);
-    hash = spw__fold(hash, capitals, 2);
-  }
+    hash = spw__fold(hash, capitals, 2); }
   return spw_rate_hash(spw__fold(hash, tax_code, SIZE_MAX)); }
 static inline uint64_t spw_learned_set(uint32_t count, uint64_t key, uint64_t subject) {
   return spw_rate_hash(key ^ subject) & (count - 1) & ~(uint64_t)(SPW_LEARNED_WAYS - 1); }
@@ -1567,13 +1525,11 @@ static inline bool spw__learned_at(const struct spw_map *map, uint64_t key, uint
     const struct spw_learned_rate *entry = spw_learned_at(map, i); if (!entry) return false;
     uint64_t seq = spw_load_acq(&entry->seq); if (seq == 0 || seq % 2) continue;
     spw_copy_rlx((uint64_t *)(void *)out, (const uint64_t *)(const void *)entry, sizeof *out / 8); spw_fence_acq();
-    if (spw_load_rlx(&entry->seq) == seq && out->key == key && out->subject == subject) return true;
-  }
+    if (spw_load_rlx(&entry->seq) == seq && out->key == key && out->subject == subject) return true; }
   return false; }
 static inline bool spw_learned_find(const struct spw_map *map, const struct spw_place *place, uint64_t subject, struct spw_learned_rate *out, uint32_t *level) {
   *level = SPW_RATE_ZIP9; if (place->has_plus4 && spw__learned_at(map, spw_learned_key(*level, place), subject, out)) return true;
-  *level = SPW_RATE_ZIP5; return place->has_zip && spw__learned_at(map, spw_learned_key(*level, place), subject, out);
-}
+  *level = SPW_RATE_ZIP5; return place->has_zip && spw__learned_at(map, spw_learned_key(*level, place), subject, out); }
 static inline bool spw_zip_has_zeros(const char *state) {
   static const char states[] = "CTMAMENHNJNYPRRIVIVTAE";
   for (size_t i = 0; state && state[0] && i < sizeof states - 1; i += 2) { if (state[0] == states[i] && state[1] == states[i + 1]) return true; }
@@ -1585,17 +1541,14 @@ static inline bool spw__zip_padded(const char *text, struct spw_place *place) {
   while (text[bytes] && text[bytes] != ' ') bytes++;
   if (digits < 3 || digits > 4 || bytes > 9 || !spw_zip_has_zeros(place->state)) return false;
   memset(full, 0, sizeof full); memset(full, '0', 5 - digits); memcpy(full + 5 - digits, text, bytes);
-  place->padded = spw_zip_parse(full, &place->zip5, &place->plus4, &place->has_plus4); return place->padded;
-}
+  place->padded = spw_zip_parse(full, &place->zip5, &place->plus4, &place->has_plus4); return place->padded; }
 static inline bool spw_place_from(const struct spw_address *address, struct spw_place *place) {
   memset(place, 0, sizeof *place); const char *country = address->country && address->country[0] ? address->country : "US";
   for (int i = 0; i < 2 && country[i]; i++) place->country[i] = (char)(country[i] >= 'a' && country[i] <= 'z' ? country[i] - 32 : country[i]);
   for (int i = 0; address->state && i < 2 && address->state[i]; i++) {
-    char c = address->state[i]; place->state[i] = (char)(c >= 'a' && c <= 'z' ? c - 32 : c);
-  }
+    char c = address->state[i]; place->state[i] = (char)(c >= 'a' && c <= 'z' ? c - 32 : c); }
   if (memcmp(place->country, "US", 3) != 0 || !address->zip) return true;
-  place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4) || spw__zip_padded(address->zip, place); return place->has_zip;
-}
+  place->has_zip = spw_zip_parse(address->zip, &place->zip5, &place->plus4, &place->has_plus4) || spw__zip_padded(address->zip, place); return place->has_zip; }
 
 /* ---- spw_fallback.h ---- */
 enum spw_no_answer {
@@ -1612,12 +1565,10 @@ struct spw_fallback_answer {
 };
 static inline int64_t spw_tax_minor(int64_t taxable_minor, uint32_t ppb) {
   uint64_t magnitude = taxable_minor < 0 ? 0 - (uint64_t)taxable_minor : (uint64_t)taxable_minor;
-  uint64_t tax = (uint64_t)(((spw_u128)magnitude * ppb + 500000000u) / 1000000000u); return taxable_minor < 0 ? -(int64_t)tax : (int64_t)tax;
-}
+  uint64_t tax = (uint64_t)(((spw_u128)magnitude * ppb + 500000000u) / 1000000000u); return taxable_minor < 0 ? -(int64_t)tax : (int64_t)tax; }
 static inline uint32_t spw__tax_rule(const struct spw_policy *policy, const char *code) {
   for (uint32_t i = 0; code && i < policy->tax_codes_count && i < SPW_TAX_CODES_MAX_COUNT; i++) {
-    if (strncmp(policy->tax_codes[i].code, code, sizeof policy->tax_codes[i].code) == 0) return policy->tax_codes[i].rule;
-  }
+    if (strncmp(policy->tax_codes[i].code, code, sizeof policy->tax_codes[i].code) == 0) return policy->tax_codes[i].rule; }
   return code ? policy->tax_rule_default : (uint32_t)SPW_RULE_GENERAL; }
 static inline bool spw__nexus(const struct spw_policy *policy, const char *state) {
   if (policy->nexus_all || !state[0]) return true;
@@ -1639,8 +1590,7 @@ static inline bool spw__young_enough(const struct spw__quoting *c, struct spw__s
   s->age_days = c->today > s->source.as_of_day ? (uint32_t)(c->today - s->source.as_of_day) : 0; s->stale = s->age_days > c->policy->warn_age_days;
   return s->age_days <= c->policy->refuse_age_days; }
 static inline void spw__use(struct spw_fallback_answer *out, const struct spw__sourced *s, enum spw_match match) {
-  out->rate = s->rate; out->source = s->source; out->age_days = s->age_days; out->stale = s->stale; out->match = match;
-}
+  out->rate = s->rate; out->source = s->source; out->age_days = s->age_days; out->stale = s->stale; out->match = match; }
 static inline bool spw__learned(const struct spw__quoting *c, const char *code, struct spw__sourced *s) {
   struct spw_learned_rate found; uint32_t level; memset(s, 0, sizeof *s);
   if (!spw_learned_find(c->map, &c->place, spw_learned_subject(c->q->account, &c->q->ship_from, code), &found, &level)) return false;
@@ -1672,16 +1622,14 @@ static inline enum spw_no_answer spw__general_rate(struct spw__quoting *c, struc
   if (c->policy->on_no_rate != SPW_NO_RATE_DEFAULT) {
     if (old) spw__use(out, &s, SPW_MATCH_NONE);
     return old ? SPW_NO_ANSWER_TOO_OLD : SPW_NO_ANSWER_RATE; }
-  memset(&s, 0, sizeof s); s.rate.combined_ppb = c->policy->default_rate_ppb; spw__use(out, &s, SPW_MATCH_DEFAULT); return SPW_ANSWERED;
-}
+  memset(&s, 0, sizeof s); s.rate.combined_ppb = c->policy->default_rate_ppb; spw__use(out, &s, SPW_MATCH_DEFAULT); return SPW_ANSWERED; }
 enum spw__rate_kind { SPW__RATE_GENERAL, SPW__RATE_LEARNED, SPW__RATE_CODED, SPW__RATE_UNKNOWN };
 static inline void spw__assume_own(struct spw__quoting *c, const char *id, const char *code, const struct spw__sourced *s, bool learned) {
   char what[160]; struct spw_text t = spw_text_on(what, sizeof what); spw_text_put(&t, "at "); spw_text_decimal(&t, s->rate.combined_ppb, 9, true);
   spw_text_put(&t, learned ? ", learned " : ", its own rate of ");
   if (learned) spw_text_day(&t, s->source.as_of_day);
   else spw_text_put(&t, s->source.name);
-  spw__assume(&c->notes, id, code, what);
-}
+  spw__assume(&c->notes, id, code, what); }
 static inline enum spw__rate_kind spw__line_rate(struct spw__quoting *c, const char *id, const char *code, uint32_t rule, struct spw__sourced *s) {
   bool coded = code && code[0];
   if (coded && rule == SPW_RULE_LEARNED && spw__learned(c, code, s)) { spw__assume_own(c, id, code, s, true); return SPW__RATE_LEARNED; }
@@ -1691,19 +1639,16 @@ static inline enum spw__rate_kind spw__line_rate(struct spw__quoting *c, const c
   return c->general ? SPW__RATE_GENERAL : SPW__RATE_UNKNOWN; }
 static inline bool spw__shipping_taxed(const struct spw_policy *policy, const char *state) {
   for (uint32_t i = 0; state[0] && i < policy->shipping_except_count && i < SPW_NEXUS_MAX_COUNT; i++) {
-    if (memcmp(policy->shipping_except[i], state, 2) == 0) return !policy->shipping_taxable;
-  }
+    if (memcmp(policy->shipping_except[i], state, 2) == 0) return !policy->shipping_taxable; }
   return policy->shipping_taxable != 0; }
 static inline int64_t spw__round_e9(spw_i128 tax_e9) {
-  spw_i128 magnitude = tax_e9 < 0 ? -tax_e9 : tax_e9; int64_t minor = (int64_t)((magnitude + 500000000) / 1000000000); return tax_e9 < 0 ? -minor : minor;
-}
+  spw_i128 magnitude = tax_e9 < 0 ? -tax_e9 : tax_e9; int64_t minor = (int64_t)((magnitude + 500000000) / 1000000000); return tax_e9 < 0 ? -minor : minor; }
 struct spw__kinds { uint32_t count[SPW__RATE_UNKNOWN]; struct spw__sourced first; };
 static inline void spw__answer_rate(const struct spw__quoting *c, const struct spw__kinds *kinds, struct spw_fallback_answer *out) {
   uint32_t own = kinds->count[SPW__RATE_LEARNED] + kinds->count[SPW__RATE_CODED]; if (own == 0) return;
   bool learned = kinds->count[SPW__RATE_LEARNED] == own && kinds->count[SPW__RATE_GENERAL] == 0;
   if (learned || !c->general) spw__use(out, &kinds->first, SPW_MATCH_LEARNED);
-  out->match = learned ? SPW_MATCH_LEARNED : SPW_MATCH_MIXED;
-}
+  out->match = learned ? SPW_MATCH_LEARNED : SPW_MATCH_MIXED; }
 static inline int64_t spw__taxable(
     struct spw__quoting *c, const struct spw_fallback_answer *out, const char *id, const char *code, uint32_t rule, bool shipping, int64_t amount) {
   if (out->match == SPW_MATCH_NO_NEXUS || out->match == SPW_MATCH_EXEMPT) return 0;
@@ -1724,15 +1669,12 @@ static inline enum spw_no_answer spw__fallback_lines(struct spw__quoting *c, str
     if (taxed) {
       struct spw__sourced s; enum spw__rate_kind kind = spw__line_rate(c, id, code, rule, &s); if (kind == SPW__RATE_UNKNOWN) return c->no_general;
       if (kind != SPW__RATE_GENERAL && kinds.count[SPW__RATE_LEARNED] + kinds.count[SPW__RATE_CODED] == 0) kinds.first = s;
-      kinds.count[kind]++; ppb = kind == SPW__RATE_GENERAL ? out->rate.combined_ppb : s.rate.combined_ppb;
-    }
+      kinds.count[kind]++; ppb = kind == SPW__RATE_GENERAL ? out->rate.combined_ppb : s.rate.combined_ppb; }
     int64_t before = spw__round_e9(running_e9); running_e9 += (spw_i128)taxable * ppb; lines[i].taxable_minor = taxable;
     lines[i].tax_minor = per_order ? spw__round_e9(running_e9) - before : spw_tax_minor(taxable, ppb); out->total_minor += amount;
-    out->taxable_minor += taxable; out->tax_minor += lines[i].tax_minor;
-  }
+    out->taxable_minor += taxable; out->tax_minor += lines[i].tax_minor; }
   if (!zero_rate && !c->general && kinds.count[SPW__RATE_LEARNED] + kinds.count[SPW__RATE_CODED] == 0) return c->no_general;
-  spw__answer_rate(c, &kinds, out); return SPW_ANSWERED;
-}
+  spw__answer_rate(c, &kinds, out); return SPW_ANSWERED; }
 static inline bool spw_policy_read(const struct spw_map *map, struct spw_policy *out) {
   return spw_latch_read(&spw_map_pub(map)->policy_seq, (const uint64_t *)(const void *)spw_policy_at(map, 0), map->pub_section[SPW_PUB_POLICY].stride_bytes / 8,
       out, sizeof *out / 8);
@@ -1742,8 +1684,7 @@ static inline void spw__assume_place(struct spw__quoting *c, const struct spw_fa
   if (c->place.padded) {
     char zip[8]; struct spw_text t = spw_text_on(zip, sizeof zip);
     for (uint32_t part = 10000; part > c->place.zip5 && part > 1; part /= 10) spw_text_put(&t, "0");
-    spw_text_u64(&t, c->place.zip5); spw__assume(&c->notes, NULL, zip, "read for a ZIP code without its leading zeros");
-  }
+    spw_text_u64(&t, c->place.zip5); spw__assume(&c->notes, NULL, zip, "read for a ZIP code without its leading zeros"); }
   if (!c->policy->nexus_all && !c->place.state[0]) spw__assume(&c->notes, NULL, NULL, "the state is not known: taken for registered");
   if (matched_zip && c->place.state[0] && memcmp(c->place.state, out->rate.state, 2) != 0)
     spw__assume(&c->notes, NULL, out->rate.state, "is the state of the ZIP code, not the one of the address");
@@ -1751,8 +1692,8 @@ static inline void spw__assume_place(struct spw__quoting *c, const struct spw_fa
   if (c->general && out->match == SPW_MATCH_COUNTRY) spw__assume(&c->notes, NULL, c->place.country, "rate of the whole country");
   if (c->general && out->match == SPW_MATCH_DEFAULT) spw__assume(&c->notes, NULL, NULL, "the default rate: none is known for the destination");
   if (c->general && out->match == SPW_MATCH_LEARNED) {
-    struct spw__sourced s; memset(&s, 0, sizeof s); s.rate = out->rate; s.source = out->source; spw__assume_own(c, NULL, NULL, &s, true);
-  } }
+    struct spw__sourced s; memset(&s, 0, sizeof s); s.rate = out->rate; s.source = out->source; spw__assume_own(c, NULL, NULL, &s, true); }
+}
 static inline bool spw_currency_has_cents(const char *currency) {
   static const char others[] = "BHDBIFCLPDJFGNFIQDISKJODJPYKMFKRWKWDLYDMGAMRUOMRPYGRWFTNDUGXUYIVNDVUVXAFXOFXPF";
   for (size_t i = 0; currency && currency[0] && i < sizeof others - 1; i += 3) { if (strncmp(currency, others + i, 3) == 0) return false; }
@@ -1773,10 +1714,8 @@ static inline void spw_fallback_compute(
     bool nexus = spw__nexus(&policy, c.place.state); memset(&out->rate, 0, sizeof out->rate); out->match = nexus ? SPW_MATCH_EXEMPT : SPW_MATCH_NO_NEXUS;
     if (nexus) spw__assume(&c.notes, NULL, q->exemption, "exemption taken as stated");
   } else {
-    spw__assume_place(&c, out);
-  }
-  out->why_not = spw__fallback_lines(&c, out, lines); out->assumptions_bytes = c.notes.used;
-}
+    spw__assume_place(&c, out); }
+  out->why_not = spw__fallback_lines(&c, out, lines); out->assumptions_bytes = c.notes.used; }
 
 /* ---- spw_cell.h ---- */
 #define SPW_CELL_CYCLE_MASK UINT64_C(0x7FFFFFF)
@@ -1802,8 +1741,7 @@ static inline bool spw__cells_claim(const struct spw_map *map, struct spw__claim
     if (spw_cas(word, &seen, mine)) { claim[got].index = index; claim[got++].word = mine; }
   }
   if (got == wanted) return true;
-  spw__cells_give_back(map, claim, got); return false;
-}
+  spw__cells_give_back(map, claim, got); return false; }
 static inline bool spw__cells_fill(
     const struct spw_map *map, const struct spw__claim *claim, uint32_t cells, const struct spw_part *parts, size_t parts_count) {
   size_t part = 0, offset = 0;
@@ -1816,8 +1754,7 @@ static inline bool spw__cells_fill(
       if (offset == parts[part].count) { part++; offset = 0; }
     }
     bool last = i + 1 == cells; cell->bytes = used; cell->next = last ? 0 : claim[i + 1].index + 1;
-    cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK);
-  }
+    cell->next_cycle = last ? 0 : (uint32_t)(claim[i + 1].word & SPW_CELL_CYCLE_MASK); }
   return true; }
 static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_map *map, uint32_t hint, const struct spw_part *parts, size_t parts_count) {
   struct spw__claim claim[SPW_CHAIN_MAX_CELLS]; size_t total = 0; for (size_t i = 0; i < parts_count; i++) total += parts[i].count;
@@ -1827,17 +1764,14 @@ static inline enum spw_status SPW_WARN_UNUSED spw_cell_write(const struct spw_ma
   if (!spw__cells_fill(map, claim, cells, parts, parts_count)) { spw__cells_give_back(map, claim, cells); return SPW_STATUS_CORRUPT; }
   for (uint32_t i = cells; i-- > 0;) {
     uint64_t mine = claim[i].word;
-    if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY))) return SPW_STATUS_NOT_READY;
-  }
+    if (!spw_cas(spw_cell_word_at(map, claim[i].index), &mine, spw_cell_with(mine, i ? SPW_CELL_CHAINED : SPW_CELL_READY))) return SPW_STATUS_NOT_READY; }
   struct spw_slot *slot = spw_slot_at(map, map->self.slot); uint64_t live = spw_slot_word(map->self.generation, SPW_SLOT_LIVE);
   if (!slot || !spw_cas(&slot->word, &live, live)) return SPW_STATUS_NOT_READY;
-  spw_add_rlx(&spw_map_rw(map)->cells_hint, 1); return SPW_STATUS_OK;
-}
+  spw_add_rlx(&spw_map_rw(map)->cells_hint, 1); return SPW_STATUS_OK; }
 static inline bool spw_cell_recorded(const struct spw_map *map, uint32_t slot, uint32_t generation) {
   uint64_t owner = spw_cell_owner(spw_cell_pack(0, slot, generation, 0));
   for (uint32_t i = 0; i < map->rw_section[SPW_RW_CELL_WORDS].count; i++) {
-    uint64_t seen = spw_load_acq(spw_cell_word_at(map, i)); if (spw_cell_state(seen) == SPW_CELL_READY && spw_cell_owner(seen) == owner) return true;
-  }
+    uint64_t seen = spw_load_acq(spw_cell_word_at(map, i)); if (spw_cell_state(seen) == SPW_CELL_READY && spw_cell_owner(seen) == owner) return true; }
   return false; }
 
 /* ---- spw_flag.h ---- */
@@ -1848,15 +1782,13 @@ struct spw_flag_facts {
   uint64_t config_version;
 };
 static inline void spw__text_field(char *out, size_t room, const char *text) {
-  memset(out, 0, room); for (size_t i = 0; text && text[i] && i + 1 < room; i++) out[i] = text[i];
-}
+  memset(out, 0, room); for (size_t i = 0; text && text[i] && i + 1 < room; i++) out[i] = text[i]; }
 #define SPW__SET(array, text) spw__text_field(array, sizeof(array), text)
 static inline bool spw_evidence_read(const struct spw_account *account, struct spw_evidence *out) {
   return spw_latch_read(&account->evidence_seq, (const uint64_t *)(const void *)account->evidence, sizeof *out / 8, out, sizeof *out / 8); }
 static inline void spw__flag_evidence(const struct spw_map *map, uint32_t account_index, struct spw_flag_record *r) {
   const struct spw_account *account = spw_account_at(map, account_index); struct spw_evidence e; if (!account || !spw_evidence_read(account, &e)) return;
-  r->evidence_known = (uint8_t)e.known; r->limit_count = e.limit_count; r->remaining_count = e.remaining_count; r->reset_unix_ms = e.reset_unix_ms;
-}
+  r->evidence_known = (uint8_t)e.known; r->limit_count = e.limit_count; r->remaining_count = e.remaining_count; r->reset_unix_ms = e.reset_unix_ms; }
 static inline void spw_flag_fill(const struct spw_map *map, const struct spw_flag_facts *f, struct spw_flag_record *r) {
   const struct spw_quote_request *q = f->request; const struct spw_fallback_answer *a = f->answer; struct spw_place place; memset(r, 0, sizeof *r);
   SPW__SET(r->flag_id, f->flag_id); SPW__SET(r->quote_id, f->quote_id); SPW__SET(r->decision_id, f->decision_id); SPW__SET(r->quote_ref, q->quote_ref);
@@ -1871,8 +1803,7 @@ static inline void spw_flag_fill(const struct spw_map *map, const struct spw_fla
   r->special_ppb = a->rate.special_ppb; r->combined_ppb = a->rate.combined_ppb; r->as_of_day = a->source.as_of_day; r->age_days = a->age_days;
   r->stale = a->stale; SPW__SET(r->source, a->source.name); memcpy(r->source_sha256, a->source.sha256, sizeof r->source_sha256);
   r->lines_count = q->line_count + 1; r->assumptions_bytes = (uint32_t)a->assumptions_bytes; r->request_bytes = (uint32_t)f->request_bytes;
-  r->slot = map->self.slot; r->slot_generation = map->self.generation;
-}
+  r->slot = map->self.slot; r->slot_generation = map->self.generation; }
 static inline enum spw_status SPW_WARN_UNUSED spw_flag_write(
     const struct spw_map *map, uint32_t hint, const struct spw_flag_record *record, const struct spw_flag_facts *f) {
   struct spw_cell_prefix prefix = {SPW_CELL_FLAG, sizeof *record};
@@ -1893,8 +1824,7 @@ static inline size_t spw_flag_line(const struct spw_flag_record *r, const char *
   spw_text_put(&t, ",\"as_of_day\":"); spw_text_i64(&t, r->as_of_day); spw_text_put(&t, ",\"tax\":\""); spw_text_decimal(&t, r->tax_minor, 2, false);
   spw_text_put(&t, "\",\"taxable\":\""); spw_text_decimal(&t, r->taxable_minor, 2, false); spw_text_put(&t, "\",\"total\":\"");
   spw_text_decimal(&t, r->total_minor, 2, false); spw_text_put(&t, "\",\"rate\":\""); spw_text_decimal(&t, r->combined_ppb, 9, true);
-  spw_text_put(&t, "\",\"request\":"); spw_text_bytes(&t, request_json, request_bytes); spw_text_put(&t, "}"); return t.overflow ? 0 : t.used;
-}
+  spw_text_put(&t, "\",\"request\":"); spw_text_bytes(&t, request_json, request_bytes); spw_text_put(&t, "}"); return t.overflow ? 0 : t.used; }
 static inline enum spw_status SPW_WARN_UNUSED spw_order_write(const struct spw_map *map, uint32_t hint, const struct spw_order_record *record) {
   struct spw_cell_prefix prefix = {SPW_CELL_ORDER, sizeof *record};
   struct spw_part parts[2]; parts[0].bytes = &prefix; parts[0].count = sizeof prefix; parts[1].bytes = record; parts[1].count = sizeof *record;
@@ -1976,6 +1906,8 @@ static inline void spw__fork_child(void) {
   for (struct spw_client *c = spw__clients; c; c = c->next) {
     for (struct spw_map *m = c->map; m; m = m->older) spw_slot_release(m);
     c->attaching = 0; spw__seed(c); if (c->map && spw_slot_claim(c->map, c->rw_dir, SPW_RW_NAME) != SPW_STATUS_OK) c->map->self.lock_fd = -1;
+    if (c->map)
+      c->map->made_ns = spw_now_ns();
   }
   pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER; spw__clients_lock = fresh;
 }
@@ -2116,25 +2048,46 @@ static inline struct spw_admission spw__unattached(struct spw_client *c, uint64_
   a.may_call = true; return a;
 }
 
+/* What was remembered is good until the sidecar has been silent for too long, and then looked at again. A heartbeat that
+ * seems to be ahead, by a moment or by far, is not trusted at all. */
+static inline void spw__ref_trust(const struct spw_map *map, struct spw_ref *ref, uint64_t now_ns) {
+  struct spw__ref_bucket *b = &ref->bucket; uint64_t beat_ns = spw_load_rlx(&spw_map_pub(map)->heartbeat_ns);
+  uint64_t until_ns = beat_ns + SPW_HEARTBEAT_STALE_NS - b->base_ns;
+  if (now_ns - beat_ns > SPW_HEARTBEAT_STALE_NS) b->map = NULL;
+  else if (until_ns < b->span_ns) b->span_ns = until_ns;
+}
+
 /* The decision when anything is unusual: no segment, a new one, an account not looked up yet, or not quiet. */
 static SPW_COLD struct spw_admission spw__acquire_whole(
     struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
   spw__drop_old(c, now_ns); spw__claim_late(c, now_ns); struct spw_map *map = spw__live_map(c, now_ns); struct spw_admission a;
-  if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) { a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket); }
-  else { memset(ticket, 0, SPW__TICKET_HEAD_BYTES); memset(&a, 0, sizeof a); a.verdict = map ? SPW_BAD_HANDLE : SPW_NOT_ATTACHED; }
+  if (map && (spw__ref_is_of(map, ref) || spw__ref_find(map, ref))) {
+    a = spw__ref_whole(map, ref, flags, tokens, max_wait_ns, now_ns, ticket); spw__ref_trust(map, ref, now_ns);
+  } else {
+    memset(ticket, 0, SPW__TICKET_HEAD_BYTES); memset(&a, 0, sizeof a); a.verdict = map ? SPW_BAD_HANDLE : SPW_NOT_ATTACHED;
+  }
   if (a.verdict == SPW_BAD_HANDLE) ref->generation = 0;
   return a.verdict == SPW_NOT_ATTACHED ? spw__unattached(c, tokens, now_ns) : a;
+}
+
+/* The map to decide by while nothing is unusual. */
+SPW_HOT const struct spw_map *spw__quiet_map(struct spw_client *c) {
+  const struct spw_map *map = spw__data_map(c); return map && spw_load_acq(&spw_map_pub(map)->retired) == 0 ? map : NULL;
+}
+
+/* The decision when it is no ordinary take. */
+static SPW_ASIDE struct spw_admission spw__acquire_aside(
+    struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, uint64_t now_ns, struct spw_ticket *ticket) {
+  struct spw_admission a; if (max_wait_ns == 0 && spw__ref_quiet(spw__quiet_map(c), ref, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket)) return a;
+  return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
 }
 
 /* spw_acquire and spw_peek. */
 SPW_HOT struct spw_admission spw__acquire(
     struct spw_client *c, struct spw_ref *ref, uint32_t flags, uint64_t tokens, uint64_t max_wait_ns, struct spw_ticket *ticket) {
-  struct spw_admission a; struct spw__ref_words words; const struct spw_map *map = spw__data_map(c);
-  bool quiet = map && max_wait_ns == 0 && spw__ref_look(map, ref, &words) && spw_load_acq(&spw_map_pub(map)->retired) == 0; uint64_t now_ns = spw_now_ns();
-  if (quiet && now_ns - spw_load_rlx(&spw_map_pub(map)->heartbeat_ns) <= SPW_HEARTBEAT_STALE_NS &&
-      spw__ref_quick(map, ref, &words, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket))
-    return a;
-  return spw__acquire_whole(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
+  struct spw_admission a; uint64_t breaker; bool quiet = max_wait_ns == 0 && spw__ref_look(spw__quiet_map(c), ref, tokens, &breaker);
+  uint64_t now_ns = spw_now_ns(); if (quiet && spw__ref_quick(ref, breaker, tokens, now_ns, !(flags & SPW_ACQUIRE_PEEK), &a, ticket)) return a;
+  return spw__acquire_aside(c, ref, flags, tokens, max_wait_ns, now_ns, ticket);
 }
 
 /* May this process make a provider call that costs `tokens` now? Look at may_call; when it is true, make the call

@@ -392,6 +392,7 @@ enum spw_status spw_state_limiter_set(struct spw_state *state, const char *accou
         status = check_exact(&fresh, now_ns, err);
     if (status == SPW_STATUS_OK && !dry_run) {
         status = spw_limiter_install(state, index, place, &fresh, now_ns, false, err);
+        spw_changed(&state->map);
         if (status == SPW_STATUS_OK) {
             state->limiter[index][place].limit = fresh;
             if (place + 1 == spw_account_at(&state->map, index)->limiters_count)
@@ -423,14 +424,15 @@ enum spw_status spw_state_limit_set(struct spw_state *state, const char *account
 
 /* ---- switches ---- */
 
-static void turn(uint64_t *switches, const struct spw_switch_change *change)
+static void turn(const struct spw_map *map, uint64_t *switches, const struct spw_switch_change *change)
 {
     uint64_t word = *switches;
     if (change->kill >= 0)
         word = change->kill ? word | SPW_SWITCH_KILL : word & ~SPW_SWITCH_KILL;
     if (change->observe >= 0)
         word = change->observe ? word | SPW_SWITCH_OBSERVE : word & ~SPW_SWITCH_OBSERVE;
-    spw_store_rel(switches, word); /* SYNC switches: release: every decision begun from here on obeys */
+    spw_store_rel(switches, word); /* SYNC switches: release */
+    spw_changed(map);              /* every decision begun from here on obeys */
 }
 
 enum spw_status spw_state_switches_set(struct spw_state *state, const char *account, const char *limiter,
@@ -438,7 +440,7 @@ enum spw_status spw_state_switches_set(struct spw_state *state, const char *acco
 {
     uint32_t index, place = 0;
     if (!account) {
-        turn(&spw_map_pub(&state->map)->switches, change);
+        turn(&state->map, &spw_map_pub(&state->map)->switches, change);
         return SPW_STATUS_OK;
     }
     enum spw_status status = find(state, account, limiter, &index, &place, err);
@@ -448,9 +450,9 @@ enum spw_status spw_state_switches_set(struct spw_state *state, const char *acco
     struct spw_limiter_words *words;
     struct spw_limiter *one = limiter_of(&state->map, record, place, &words);
     if (!limiter || !one)
-        turn(&record->switches, change);
+        turn(&state->map, &record->switches, change);
     else
-        turn(&one->switches, change);
+        turn(&state->map, &one->switches, change);
     spw_store_rlx(&record->version, record->version + 1); /* SYNC account-version: relaxed: a lone word */
     return SPW_STATUS_OK;
 }

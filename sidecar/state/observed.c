@@ -34,6 +34,7 @@ static void adopt(struct spw_state *state, uint32_t index, uint32_t place, const
                 err.text);
         return;
     }
+    spw_changed(&state->map);
     o->adopted_count = o->last_count;
     spw_log(SPW_LOG_WARN, "limit.adopt",
             "account %s: the provider states %" PRIu64 ", which is obeyed until the limit is set again",

@@ -192,6 +192,7 @@ enum spw_status spw_state_breaker_set(struct spw_state *state, const char *accou
     }
     if (change->forced >= 0)
         spw_store_rel(&record->forced, (uint64_t)change->forced); /* SYNC forced: release */
+    spw_changed(&state->map);
     if (change->reset)
         reset_breaker(&state->map, index, now_ns);
     else if (change->trip)
@@ -374,6 +375,7 @@ enum spw_status spw_publish_conf(struct spw_state *state, uint64_t now_ns, bool 
     enum spw_status status = SPW_STATUS_OK;
     for (uint32_t k = 0; k < conf->accounts_count && status == SPW_STATUS_OK; k++)
         status = put_account(state, &conf->accounts[k], now_ns, fill, err);
+    spw_changed(&state->map);
     return status;
 }
 
@@ -463,6 +465,7 @@ enum spw_status spw_state_reload(struct spw_state *state, const struct spw_conf 
         const struct spw_conf_account *was = i < before->accounts_count ? &before->accounts[i] : NULL;
         status = reload_account(state, was, &after->accounts[i], now_ns, err);
     }
+    spw_changed(&state->map);
     return status;
 }
 
@@ -509,6 +512,7 @@ enum spw_status spw_state_concurrency_set(struct spw_state *state, const char *n
                         sizeof conf / 8);
     }
     spw_store32_rel(&account->permits_count, count); /* SYNC account: release: a lone word */
+    spw_changed(&state->map);
     return SPW_STATUS_OK;
 }
 

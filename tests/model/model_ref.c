@@ -82,6 +82,7 @@ static void change(void)
 {
     SPW_HOLDS(
         spw_bucket_configure(&pub->limiter[0], &rw->limiter[0], 10, TINY_S, 3, 0, 2, TINY_BASE_NS, false));
+    spw_changed(&plain);
     spw_store_rel(in_force, 2);
 }
 
@@ -102,6 +103,7 @@ static void take_refused_after(void)
 static void force_open(void)
 {
     spw_store_rel(&pub->account.forced, SPW_FORCED_OPEN);
+    spw_changed(&plain);
     spw_store_rel(in_force, 2);
 }
 

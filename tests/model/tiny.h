@@ -98,6 +98,8 @@ static inline void tiny_make(struct tiny_pub *pub, struct tiny_rw *rw, struct sp
     map->rw_bytes = sizeof *rw;
     map->generation = 77;
     map->base_ns = TINY_BASE_NS;
+    map->layout_major = SPW_LAYOUT_MAJOR;
+    map->layout_minor = SPW_LAYOUT_MINOR;
     map->self.lock_fd = -1;
     struct spw_account *a = &pub->account;
     memcpy(a->name, "main", 5);

@@ -183,9 +183,11 @@ static void unknown_account(void **state)
     assert_true(acquire().may_call);
     spw_report(&client, &ticket, 200, -1);
     spw_account_at(f.map, 0)->state = SPW_RECORD_REMOVED;
+    spw_changed(f.map);
     assert_int_equal(acquire().verdict, SPW_BAD_HANDLE);
     assert_int_equal(acquire().verdict, SPW_BAD_HANDLE);
     spw_account_at(f.map, 0)->state = SPW_RECORD_LIVE;
+    spw_changed(f.map);
     assert_int_equal(acquire().verdict, SPW_ALLOW);
 }
 

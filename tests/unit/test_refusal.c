@@ -73,10 +73,12 @@ static void look_at(const char *integration, uint64_t tokens, bool peek, enum sp
 
     int lock_fd = client.map->self.lock_fd;
     client.map->self.lock_fd = -1; /* as a client that found no slot: it has no line of its own */
+    client.map->made_ns++;         /* which is remembered of a map */
     assert_int_equal(mprotect(client.map->rw, bytes, PROT_READ), 0);
     ask(integration, tokens, peek, verdict, cause);
     assert_int_equal(mprotect(client.map->rw, bytes, PROT_READ | PROT_WRITE), 0);
     client.map->self.lock_fd = lock_fd;
+    client.map->made_ns++;
 }
 
 static void spend(uint64_t tokens)
