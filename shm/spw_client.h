@@ -529,7 +529,7 @@ static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map
     struct spw_fallback_answer answer;
     struct spw_flag_facts facts;
     struct spw_flag_record record;
-    spw_fallback_compute(map, q, (int32_t)(spw_wall_ms() / 86400000), reply->lines, &answer);
+    spw_fallback_compute(map, q, spw_wall_ms(), reply->lines, &answer);
     reply->type = type;
     reply->cause = cause;
     if (answer.why_not != SPW_ANSWERED) {

@@ -419,21 +419,21 @@ static inline bool spw_currency_has_cents(const char *currency)
     return true;
 }
 
-/* Compute the fallback for a request. lines: q->line_count + 1 entries, shipping last. today: days since 1970-01-01. The
- * request's own date says which rates hold; today says how old they are. */
+/* Compute the fallback for a request. lines: q->line_count + 1 entries, shipping last. The request's own date says which
+ * rates hold, or else the day it is at the destination; the instant says how old they are. */
 static inline void spw_fallback_compute(const struct spw_map *map, const struct spw_quote_request *q,
-                                        int32_t today, struct spw_line_tax *lines,
+                                        int64_t now_unix_ms, struct spw_line_tax *lines,
                                         struct spw_fallback_answer *out)
 {
     struct spw_policy policy;
     struct spw__quoting c;
-    int32_t sale_day = today;
+    int32_t sale_day;
     memset(out, 0, sizeof *out);
     memset(&c, 0, sizeof c);
     c.map = map;
     c.policy = &policy;
     c.q = q;
-    c.today = today;
+    c.today = (int32_t)(now_unix_ms / 86400000);
     c.notes = spw_text_on(out->assumptions, sizeof out->assumptions);
     if (!spw_policy_read(map, &policy)) {
         out->why_not = SPW_NO_ANSWER_TABLE;
@@ -445,8 +445,8 @@ static inline void spw_fallback_compute(const struct spw_map *map, const struct 
                                                           : SPW_ANSWERED;
     if (out->why_not != SPW_ANSWERED)
         return;
-    if (q->date)
-        (void)spw_date_parse(q->date, &sale_day);
+    if (!q->date || !spw_date_parse(q->date, &sale_day))
+        sale_day = spw_address_day(&q->ship_to, now_unix_ms);
     c.place.day = sale_day > 0 ? (uint32_t)sale_day : 0;
     c.no_general = spw__general_rate(&c, out);
     c.general = c.no_general == SPW_ANSWERED;

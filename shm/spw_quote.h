@@ -152,7 +152,7 @@ struct spw_quote_request {
     const char *decision_id; /* the caller's; the same id never makes a second flag. NULL = minted */
     const char *quote_ref;   /* the caller's reference of cart or quote, for look-ups; NULL = none */
     const char *currency;    /* ISO 4217; NULL = "USD" */
-    const char *date;        /* "YYYY-MM-DD", date of supply; NULL = today in UTC */
+    const char *date;        /* "YYYY-MM-DD", date of supply; NULL = the day it is at the destination */
     enum spw_purpose purpose;
     uint32_t deadline_ms; /* 0 = the account's deadline; a larger one is cut to it */
     struct spw_address ship_from;

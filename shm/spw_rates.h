@@ -92,6 +92,60 @@ struct spw_place {
     uint32_t tax_code_hash; /* 0 = general goods */
 };
 
+/* Standard time of a US state, hours behind UTC: of a state with two zones that in which most people live, 5 for the others
+ * of the east; 0 where no state is given. */
+static inline int64_t spw_hours_behind(const char *state)
+{
+    static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
+                                "CA8NV8OR8WA8AK9HI:";
+    for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) {
+        if (strncmp(zones + i, state, 2) == 0)
+            return zones[i + 2] - '0';
+    }
+    return state[0] ? 5 : 0;
+}
+
+/* January 1st of a year, in days since 1970-01-01. */
+static inline int64_t spw__year_begins(int64_t year)
+{
+    int64_t before = year - 1;
+    return before * 365 + before / 4 - before / 100 + before / 400 - 719162;
+}
+
+/* From the second Sunday of March, 2:00, to the first Sunday of November, 1:00, of standard time: Energy Policy Act of
+ * 2005. Arizona and Hawaii leave it out. No function of libc's: those of the calendar take a lock, which a fork may leave
+ * behind. */
+static inline bool spw__is_daylight(const char *state, int64_t standard_s)
+{
+    int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097;
+    if (!state[0] || strncmp(state, "AZ", 2) == 0 || strncmp(state, "HI", 2) == 0 || standard_s < 0)
+        return false;
+    year += (day >= spw__year_begins(year + 1)) - (day < spw__year_begins(year));
+    int64_t november = spw__year_begins(year + 1) - 61, march = november - 245; /* their first days */
+    march += 7 + (10 - march % 7) % 7; /* 1970-01-01 was a Thursday, the 4th a Sunday */
+    november += (10 - november % 7) % 7;
+    return standard_s >= march * 86400 + 2 * 3600 && standard_s < november * 86400 + 3600;
+}
+
+/* The day it is at a US state ("WA"), by its clocks; in UTC where no state is given. Days since 1970-01-01. */
+static inline int32_t spw_day_there(const char *state, int64_t unix_ms)
+{
+    int64_t local_s = unix_ms / 1000 - (unix_ms % 1000 < 0) - spw_hours_behind(state) * 3600;
+    local_s += spw__is_daylight(state, local_s) ? 3600 : 0;
+    return (int32_t)(local_s / 86400 - (local_s % 86400 < 0));
+}
+
+/* The day a request without a date is of. */
+static inline int32_t spw_address_day(const struct spw_address *to, int64_t unix_ms)
+{
+    char state[3] = "";
+    if (to->state && (!to->country || !to->country[0] || strcmp(to->country, "US") == 0)) {
+        for (size_t i = 0; i < 2 && to->state[i]; i++)
+            state[i] = (char)(to->state[i] >= 'a' && to->state[i] <= 'z' ? to->state[i] - 32 : to->state[i]);
+    }
+    return spw_day_there(state, unix_ms);
+}
+
 enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
 
 static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, uint32_t level,

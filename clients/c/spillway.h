@@ -247,7 +247,7 @@ struct spw_quote_request {
   const char *decision_id; /* the caller's; the same id never makes a second flag. NULL = minted */
   const char *quote_ref;   /* the caller's reference of cart or quote, for look-ups; NULL = none */
   const char *currency;    /* ISO 4217; NULL = "USD" */
-  const char *date;        /* "YYYY-MM-DD", date of supply; NULL = today in UTC */
+  const char *date;        /* "YYYY-MM-DD", date of supply; NULL = the day it is at the destination */
   enum spw_purpose purpose;
   uint32_t deadline_ms; /* 0 = the account's deadline; a larger one is cut to it */
   struct spw_address ship_from; struct spw_address ship_to; const char *customer_id;
@@ -1469,6 +1469,27 @@ static inline enum spw_match spw_rate_match(uint32_t level) {
                                   : SPW_MATCH_NONE;
 }
 struct spw_place { char country[4]; char state[4]; uint32_t zip5; uint32_t plus4; bool has_zip, has_plus4; bool padded; uint32_t day; uint32_t tax_code_hash; };
+static inline int64_t spw_hours_behind(const char *state) {
+  static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
+                              "CA8NV8OR8WA8AK9HI:";
+  for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) { if (strncmp(zones + i, state, 2) == 0) return zones[i + 2] - '0'; }
+  return state[0] ? 5 : 0; }
+static inline int64_t spw__year_begins(int64_t year) { int64_t before = year - 1; return before * 365 + before / 4 - before / 100 + before / 400 - 719162; }
+static inline bool spw__is_daylight(const char *state, int64_t standard_s) {
+  int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097;
+  if (!state[0] || strncmp(state, "AZ", 2) == 0 || strncmp(state, "HI", 2) == 0 || standard_s < 0) return false;
+  year += (day >= spw__year_begins(year + 1)) - (day < spw__year_begins(year)); int64_t november = spw__year_begins(year + 1) - 61, march = november - 245;
+  march += 7 + (10 - march % 7) % 7; november += (10 - november % 7) % 7; return standard_s >= march * 86400 + 2 * 3600 && standard_s < november * 86400 + 3600;
+}
+static inline int32_t spw_day_there(const char *state, int64_t unix_ms) {
+  int64_t local_s = unix_ms / 1000 - (unix_ms % 1000 < 0) - spw_hours_behind(state) * 3600; local_s += spw__is_daylight(state, local_s) ? 3600 : 0;
+  return (int32_t)(local_s / 86400 - (local_s % 86400 < 0)); }
+static inline int32_t spw_address_day(const struct spw_address *to, int64_t unix_ms) {
+  char state[3] = "";
+  if (to->state && (!to->country || !to->country[0] || strcmp(to->country, "US") == 0)) {
+    for (size_t i = 0; i < 2 && to->state[i]; i++) state[i] = (char)(to->state[i] >= 'a' && to->state[i] <= 'z' ? to->state[i] - 32 : to->state[i]);
+  }
+  return spw_day_there(state, unix_ms); }
 enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
 static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, uint32_t level, const struct spw_place *place, struct spw_rate_record *out) {
   uint64_t key = spw_rate_key_coded(spw_rate_key(level, place->country, place->state, place->zip5), place->tax_code_hash);
@@ -1699,14 +1720,14 @@ static inline bool spw_currency_has_cents(const char *currency) {
   for (size_t i = 0; currency && currency[0] && i < sizeof others - 1; i += 3) { if (strncmp(currency, others + i, 3) == 0) return false; }
   return true; }
 static inline void spw_fallback_compute(
-    const struct spw_map *map, const struct spw_quote_request *q, int32_t today, struct spw_line_tax *lines, struct spw_fallback_answer *out) {
-  struct spw_policy policy; struct spw__quoting c; int32_t sale_day = today; memset(out, 0, sizeof *out); memset(&c, 0, sizeof c); c.map = map;
-  c.policy = &policy; c.q = q; c.today = today; c.notes = spw_text_on(out->assumptions, sizeof out->assumptions);
+    const struct spw_map *map, const struct spw_quote_request *q, int64_t now_unix_ms, struct spw_line_tax *lines, struct spw_fallback_answer *out) {
+  struct spw_policy policy; struct spw__quoting c; int32_t sale_day; memset(out, 0, sizeof *out); memset(&c, 0, sizeof c); c.map = map; c.policy = &policy;
+  c.q = q; c.today = (int32_t)(now_unix_ms / 86400000); c.notes = spw_text_on(out->assumptions, sizeof out->assumptions);
   if (!spw_policy_read(map, &policy)) { out->why_not = SPW_NO_ANSWER_TABLE; return; }
   out->rounding = (enum spw_rounding)policy.rounding;
   out->why_not = !spw_place_from(&q->ship_to, &c.place) ? SPW_NO_ANSWER_PLACE : !spw_currency_has_cents(q->currency) ? SPW_NO_ANSWER_CURRENCY : SPW_ANSWERED;
   if (out->why_not != SPW_ANSWERED) return;
-  if (q->date) (void)spw_date_parse(q->date, &sale_day);
+  if (!q->date || !spw_date_parse(q->date, &sale_day)) sale_day = spw_address_day(&q->ship_to, now_unix_ms);
   c.place.day = sale_day > 0 ? (uint32_t)sale_day : 0; c.no_general = spw__general_rate(&c, out); c.general = c.no_general == SPW_ANSWERED;
   if (!c.place.state[0] && c.general && (out->match == SPW_MATCH_ZIP5 || out->match == SPW_MATCH_ZIP9))
     memcpy(c.place.state, out->rate.state, sizeof c.place.state);
@@ -2155,7 +2176,7 @@ static inline uint64_t spw__next_id(struct spw_client *c) { return spw_add_rlx(&
 static inline void spw__quote_fallback(struct spw_client *c, struct spw_map *map, const struct spw_quote_request *q, const char *json, size_t json_bytes,
     const struct spw_ref *ref, enum spw_fallback type, enum spw_cause cause, const struct spw_admission *a, struct spw_quote_reply *reply) {
   struct spw_fallback_answer answer; struct spw_flag_facts facts; struct spw_flag_record record;
-  spw_fallback_compute(map, q, (int32_t)(spw_wall_ms() / 86400000), reply->lines, &answer); reply->type = type; reply->cause = cause;
+  spw_fallback_compute(map, q, spw_wall_ms(), reply->lines, &answer); reply->type = type; reply->cause = cause;
   if (answer.why_not != SPW_ANSWERED) {
     reply->decision = SPW_DECISION_NONE; reply->lines_count = 0; SPW__SET(reply->reason, spw_no_answer_name(answer.why_not));
     spw_stat_count(map, ref->account_index, SPW_STAT_NO_RATE); return;

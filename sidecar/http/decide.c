@@ -133,7 +133,7 @@ static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, stru
     cart.purpose = SPW_PURPOSE_ESTIMATE;
     cart.deadline_ms = 0;
     if (!cart.date) {
-        spw_format_day((int32_t)(spw_wall_ms() / 86400000), today, sizeof today);
+        spw_format_day(spw_address_day(&cart.ship_to, spw_wall_ms()), today, sizeof today);
         cart.date = today;
     }
     size_t bytes = spw_request_json(&cart, d->text, sizeof d->text);

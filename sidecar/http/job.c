@@ -196,8 +196,7 @@ void spw_job_fall_back(struct spw_job *job, enum spw_fallback type, enum spw_cau
     r->type = type;
     r->cause = cause;
     r->answer = NULL;
-    spw_fallback_compute(job->decider->map, &job->request, (int32_t)(spw_wall_ms() / 86400000), job->lines,
-                         &job->fallback);
+    spw_fallback_compute(job->decider->map, &job->request, spw_wall_ms(), job->lines, &job->fallback);
     if (job->fallback.why_not != SPW_ANSWERED) {
         r->reason = spw_no_answer_name(job->fallback.why_not);
         finish(job, SPW_DECISION_NONE);

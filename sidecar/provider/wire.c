@@ -15,6 +15,7 @@
 
 #include <openssl/evp.h>
 
+#include "shm/spw_rates.h"
 #include "shm/spw_text.h"
 #include "sidecar/provider/decimal.h"
 
@@ -377,9 +378,9 @@ void spw_wire_date(const struct spw_quote_request *quote, char out[11])
         snprintf(out, 11, "%.10s", quote->date);
         return;
     }
-    time_t now = time(NULL);
+    time_t day_s = (time_t)spw_address_day(&quote->ship_to, spw_wall_ms()) * 86400;
     struct tm tm;
-    gmtime_r(&now, &tm);
+    gmtime_r(&day_s, &tm);
     if (strftime(out, 11, "%Y-%m-%d", &tm) != 10)
         out[0] = 0;
 }

@@ -80,7 +80,7 @@ void spw_wire_split_amount(int64_t amount_minor, bool whole_only, int64_t *price
 /* The tax that goes into the books line by line: collected, the difference to the sum the customer paid added to the
  * line with the largest tax. out: line_count + 1 entries. */
 void spw_wire_collected(const struct spw_booking *booking, int64_t *out);
-/* Today in UTC, "YYYY-MM-DD", unless the quote has a date. */
+/* The quote's date, or else the day it is at its destination: "YYYY-MM-DD". */
 void spw_wire_date(const struct spw_quote_request *quote, char out[11]);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/spw_rates.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/reconcile/engine_internal.h"
 #include "sidecar/reconcile/variance.h"
@@ -243,12 +244,12 @@ void spw_calculate_begin(struct spw_work *work)
     int64_t now_ms = spw_work_wall_ms(work);
     if (!work->account->profile->takes_date &&
         !spw_destination_same_day(f->state, f->created_unix_ms, now_ms, f->date)) {
-        spw_format_day(spw_destination_day(f->state, f->created_unix_ms), sale, sizeof sale);
-        spw_format_day(spw_destination_day(f->state, now_ms), today, sizeof today);
+        spw_format_day(spw_day_there(f->state, f->created_unix_ms), sale, sizeof sale);
+        spw_format_day(spw_day_there(f->state, now_ms), today, sizeof today);
         snprintf(why, sizeof why,
                  "%s cannot calculate for a past date: the sale is of %.11s, at its destination it is or may "
                  "be another"
-                 " day, %s by standard time",
+                 " day, %s",
                  work->account->profile->name, f->date[0] ? f->date : sale, today);
         spw_calculate_exception(work, why);
         return;

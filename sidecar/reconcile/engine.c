@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "shm/spw_backoff.h"
+#include "shm/spw_rates.h"
 #include "sidecar/obs/log.h"
 #include "sidecar/provider/decimal.h"
 #include "sidecar/reconcile/engine_internal.h"
@@ -27,7 +28,6 @@
 #define WAIT_MIN_NS     (2 * MS)
 #define RETRY_BASE_NS   (SECOND_NS / 2)
 #define RETRY_MOST_NS   (600 * SECOND_NS)
-#define DAY_MS          INT64_C(86400000)
 
 struct errand {
     struct spw_reconcile_account *account;
@@ -129,7 +129,8 @@ static void work_new(struct spw_reconcile_account *a, enum spw_due kind, struct 
     if (row->record.date[0])
         snprintf(work->date, sizeof work->date, "%.11s", row->record.date);
     else
-        spw_format_day((int32_t)(row->record.created_unix_ms / DAY_MS), work->date, sizeof work->date);
+        spw_format_day(spw_address_day(&work->quote.ship_to, row->record.created_unix_ms), work->date,
+                       sizeof work->date);
     work->quote.date = work->date;
     work->quote.account = row->record.account;
     if (kind == SPW_DUE_RECONCILE)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/spw_rates.h"
 #include "sidecar/provider/decimal.h"
 
 #define PPB     INT64_C(1000000000)
@@ -134,43 +135,15 @@ enum spw_reconcile_state spw_variance_judge(const struct spw_verdict_facts *f,
     return SPW_RECONCILE_ABSORBED_UNDER;
 }
 
-/* Standard time, hours behind UTC; a state of two zones counts as the one where most people live. */
-static const char zone_states[][3] = {"AL", "AR", "IL", "IA", "KS", "LA", "MN", "MS", "MO",
-                                      "NE", "ND", "OK", "SD", "TN", "TX", "WI", /* 6 from here up to 16 */
-                                      "AZ", "CO", "ID", "MT", "NM", "UT", "WY", /* 7 */
-                                      "CA", "NV", "OR", "WA",                   /* 8 */
-                                      "AK", "HI"};
-#define CENTRAL_COUNT  16u
-#define MOUNTAIN_COUNT 23u
-#define PACIFIC_COUNT  27u
-
-static int64_t hours_behind(const char *state)
-{
-    for (uint32_t i = 0; i < sizeof zone_states / sizeof zone_states[0]; i++) {
-        if (strncmp(zone_states[i], state, 3) == 0)
-            return i < CENTRAL_COUNT    ? 6
-                   : i < MOUNTAIN_COUNT ? 7
-                   : i < PACIFIC_COUNT  ? 8
-                   : i == PACIFIC_COUNT ? 9
-                                        : 10;
-    }
-    return state[0] ? 5 : 0;
-}
-
 static int32_t day_of(int64_t local_ms)
 {
     return (int32_t)(local_ms >= 0 ? local_ms / DAY_MS : -((-local_ms + DAY_MS - 1) / DAY_MS));
 }
 
-int32_t spw_destination_day(const char *state, int64_t unix_ms)
-{
-    return day_of(unix_ms - hours_behind(state) * HOUR_MS);
-}
-
 bool spw_destination_same_day(const char *state, int64_t sale_unix_ms, int64_t now_unix_ms, const char *date)
 {
     bool dated = !date[0];
-    for (int64_t hours = hours_behind(state) - 1; hours <= hours_behind(state) + 1; hours++) {
+    for (int64_t hours = spw_hours_behind(state) - 1; hours <= spw_hours_behind(state) + 1; hours++) {
         char text[16];
         int32_t day = day_of(sale_unix_ms - hours * HOUR_MS);
         if (day != day_of(now_unix_ms - hours * HOUR_MS))

@@ -46,8 +46,6 @@ struct spw_verdict_facts {
 enum spw_reconcile_state spw_variance_judge(const struct spw_verdict_facts *facts,
                                             const struct spw_conf_reconcile *conf, char *why, size_t room);
 
-/* The day at the destination: standard time of the US state ("WA"), UTC elsewhere. Days since 1970-01-01. */
-int32_t spw_destination_day(const char *state, int64_t unix_ms);
 /* Is it surely still the day of the sale there? Neither daylight saving time nor a state's second zone, an hour to either
  * side, may put a midnight between the two instants; date ("2025-11-28", or "") is that day by one of them. */
 bool spw_destination_same_day(const char *state, int64_t sale_unix_ms, int64_t now_unix_ms, const char *date);

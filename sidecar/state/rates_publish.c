@@ -347,7 +347,7 @@ enum spw_status spw_state_rates_lookup(struct spw_state *state, const struct spw
         return spw_error_set(err, SPW_STATUS_INVALID,
                              "zip: \"%.20s\" is no US ZIP code: five digits, or ZIP+4", zip);
     const uint32_t *levels = memcmp(place.country, "US", 3) == 0 ? us : abroad;
-    place.day = (uint32_t)(question->day > 0 ? question->day : today());
+    place.day = (uint32_t)(question->day > 0 ? question->day : spw_address_day(&address, spw_wall_ms()));
     place.tax_code_hash = spw_tax_code_hash(question->tax_code);
     bool learned = question->tax_code && lookup_learned(state, question, &place, out);
     enum spw_rates_result result = learned ? SPW_RATES_FOUND : SPW_RATES_NOT_FOUND;

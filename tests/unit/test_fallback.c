@@ -8,6 +8,8 @@
 #include "shm/spw_fallback.h"
 #include "tests/support/state_fixture.h"
 
+#define NIGHT_MS INT64_C(79200000) /* 22:00 UTC: the same day everywhere in the US */
+
 static struct spw_state_fixture f;
 static struct spw_fallback_answer answer;
 static struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
@@ -45,7 +47,7 @@ static int32_t today(void)
 
 static void compute(const struct spw_quote_request *q, int32_t day)
 {
-    spw_fallback_compute(f.map, q, day, lines, &answer);
+    spw_fallback_compute(f.map, q, day * INT64_C(86400000) + NIGHT_MS, lines, &answer);
 }
 
 static struct spw_quote_request quote(const struct spw_line *line, uint32_t count, const char *state,

@@ -9,6 +9,8 @@
 #include "shm/spw_fallback.h"
 #include "tests/support/state_fixture.h"
 
+#define NIGHT_MS INT64_C(79200000) /* 22:00 UTC: the same day everywhere in the US */
+
 static struct spw_state_fixture f;
 static struct spw_fallback_answer answer;
 static struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
@@ -87,7 +89,7 @@ static struct spw_quote_request quote(const struct spw_line *line, uint32_t coun
 
 static void compute(const struct spw_quote_request *q)
 {
-    spw_fallback_compute(f.map, q, today(), lines, &answer);
+    spw_fallback_compute(f.map, q, today() * INT64_C(86400000) + NIGHT_MS, lines, &answer);
 }
 
 static void learn(const char *zip, const char *code, uint32_t ppb, int32_t day)
@@ -363,7 +365,7 @@ static void learned_rule(void **state)
     assert_string_equal(answer.assumptions, "line 2: PC040100 at general rate\n");
     /* Too old, or learned after the day of the sale: it says nothing. */
     q.ship_from.state = "TX";
-    spw_fallback_compute(f.map, &q, today() + 93, lines, &answer);
+    spw_fallback_compute(f.map, &q, (today() + 93) * INT64_C(86400000) + NIGHT_MS, lines, &answer);
     assert_int_equal(answer.tax_minor, 250);
     learn("98110", "PC040100", 25000000, today() - 121);
     compute(&q);

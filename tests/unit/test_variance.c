@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shm/spw_rates.h"
 #include "sidecar/reconcile/forecast.h"
 #include "sidecar/reconcile/variance.h"
 
@@ -180,7 +181,7 @@ static void verdicts(void **state)
 
 static int32_t day(const char *destination, int64_t hours)
 {
-    return spw_destination_day(destination, hours * 3600000);
+    return spw_day_there(destination, hours * 3600000);
 }
 
 static void the_day_is_the_destinations(void **state)
@@ -227,6 +228,37 @@ static void a_midnight_by_either_time_ends_the_day(void **state)
     assert_false(same("", "2025-12-29 23:59", "2025-12-30 00:01", ""));
 }
 
+/* The instants around midnight by the wall clock there, and around both changes of the clock. */
+static void the_day_goes_by_the_clocks_there(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *state, *utc, *day;
+    } cases[] = {
+        {"WA", "2025-07-01 06:59", "2025-06-30"}, {"WA", "2025-07-01 07:00", "2025-07-01"},
+        {"WA", "2026-01-01 07:59", "2025-12-31"}, {"WA", "2026-01-01 08:00", "2026-01-01"},
+        {"NY", "2025-10-01 03:59", "2025-09-30"}, {"NY", "2025-10-01 04:00", "2025-10-01"},
+        {"AZ", "2025-07-01 06:59", "2025-06-30"}, {"AZ", "2025-07-01 07:00", "2025-07-01"},
+        {"HI", "2025-07-01 09:59", "2025-06-30"}, {"HI", "2025-07-01 10:00", "2025-07-01"},
+        {"TX", "2025-03-09 05:59", "2025-03-08"}, {"TX", "2025-03-09 06:00", "2025-03-09"}, /* not yet */
+        {"TX", "2025-03-10 04:59", "2025-03-09"}, {"TX", "2025-03-10 05:00", "2025-03-10"}, /* since 2:00 */
+        {"TX", "2025-11-02 04:59", "2025-11-01"}, {"TX", "2025-11-02 05:00", "2025-11-02"}, /* still */
+        {"TX", "2025-11-03 05:59", "2025-11-02"}, {"TX", "2025-11-03 06:00", "2025-11-03"}, /* over */
+        {"", "2025-07-01 23:59", "2025-07-01"},   {"", "2025-07-02 00:00", "2025-07-02"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tm t = {0};
+        char day[16];
+        assert_non_null(strptime(cases[i].utc, "%Y-%m-%d %H:%M", &t));
+        spw_format_day(spw_day_there(cases[i].state, timegm(&t) * INT64_C(1000)), day, sizeof day);
+        if (strcmp(day, cases[i].day) != 0)
+            fail_msg("%s at %s: want %s, have %s", cases[i].state, cases[i].utc, cases[i].day, day);
+    }
+    const struct spw_address lower = {.state = "wa"}, abroad = {.country = "CA", .state = "ON"};
+    assert_int_equal(0, spw_address_day(&lower, INT64_C(86400000)));
+    assert_int_equal(1, spw_address_day(&abroad, INT64_C(86400000)));
+}
+
 static void forecasts(void **state)
 {
     (void)state;
@@ -267,6 +299,7 @@ int main(void)
         cmocka_unit_test(noise_is_bounded),
         cmocka_unit_test(verdicts),
         cmocka_unit_test(the_day_is_the_destinations),
+        cmocka_unit_test(the_day_goes_by_the_clocks_there),
         cmocka_unit_test(a_midnight_by_either_time_ends_the_day),
         cmocka_unit_test(forecasts),
     };
