@@ -134,10 +134,13 @@ int spw_ledger_settle(sqlite3 *db)
 {
     sqlite3_busy_timeout(db, BUSY_MS);
     sqlite3_extended_result_codes(db, 1);
-    /* FULL: a commit is on the disk when it returns. The limit keeps a write-ahead log small after a burst. */
+    /* FULL: a commit is on the disk when it returns. The limit keeps a write-ahead log small after a burst. In memory: what
+     * the savepoint of each record might have to undo, which is nothing that a file should be written for. */
     return sqlite3_exec(
-        db, "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF", NULL,
-        NULL, NULL);
+        db,
+        "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;"
+        " PRAGMA temp_store=MEMORY",
+        NULL, NULL, NULL);
 }
 
 /* The directory must be there: a misspelt path is the operator's to correct, no full disk. */
@@ -344,19 +347,40 @@ static int count_by(sqlite3 *db, const char *sql, uint64_t *out, uint32_t codes)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* What is not of another code is of code 0. */
+static void fill_rest(uint64_t *by_code, uint32_t codes, uint64_t all)
+{
+    by_code[0] = all;
+    for (uint32_t code = 1; code < codes; code++)
+        by_code[0] -= by_code[code];
+}
+
+/* By the indexes, in their order: nothing is sorted, however many rows there are. Only rows that reconciliation knows have
+ * a filing. */
 int spw_ledger_row_counts(struct spw_ledger *ledger, struct spw_store_counts *out)
 {
+    static const char filings[] = "SELECT count(*) FILTER (WHERE filing_state=1), count(*) FILTER (WHERE"
+                                  " filing_state=2), count(*) FILTER (WHERE filing_state=3), count(*) FILTER"
+                                  " (WHERE filing_state=4), count(*) FILTER (WHERE filing_state=5) FROM flags"
+                                  " WHERE reconcile_state<>0";
+    _Static_assert(SPW_FILING_STATES == 6, "each has its column above");
+    uint64_t all = 0;
     memset(out->by_state, 0, sizeof out->by_state);
     memset(out->by_reconcile, 0, sizeof out->by_reconcile);
     memset(out->by_filing, 0, sizeof out->by_filing);
     int rc = count_by(ledger->db, "SELECT flag_state, count(*) FROM flags GROUP BY 1", out->by_state,
                       SPW_FLAG_STATES);
     if (rc == SQLITE_OK)
-        rc = count_by(ledger->db, "SELECT reconcile_state, count(*) FROM flags GROUP BY 1", out->by_reconcile,
-                      SPW_RECONCILE_STATES);
-    return rc == SQLITE_OK ? count_by(ledger->db, "SELECT filing_state, count(*) FROM flags GROUP BY 1",
-                                      out->by_filing, SPW_FILING_STATES)
-                           : rc;
+        rc = count_by(ledger->db,
+                      "SELECT reconcile_state, count(*) FROM flags WHERE reconcile_state<>0 GROUP BY 1",
+                      out->by_reconcile, SPW_RECONCILE_STATES);
+    if (rc == SQLITE_OK)
+        rc = read_numbers(ledger->db, filings, out->by_filing + 1, SPW_FILING_STATES - 1);
+    for (uint32_t state = 0; state < SPW_FLAG_STATES; state++)
+        all += out->by_state[state];
+    fill_rest(out->by_reconcile, SPW_RECONCILE_STATES, all);
+    fill_rest(out->by_filing, SPW_FILING_STATES, all);
+    return rc;
 }
 
 enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
