@@ -23,10 +23,11 @@ extern "C" {
 
 enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_OPEN };
 
-#define SPW_TIME_MASK         ((UINT64_C(1) << 39) - 1) /* 17 years of milliseconds */
-#define SPW_EPOCH_MASK        UINT64_C(0x7FF)
-#define SPW_TRIPS_MAX         15u
-#define SPW__BREAKER_SLACK_MS 60000u /* how much further ahead than a cooldown a word is still believed */
+#define SPW_TIME_MASK  ((UINT64_C(1) << 39) - 1) /* 17 years of milliseconds */
+#define SPW_EPOCH_MASK UINT64_C(0x7FF)
+#define SPW_TRIPS_MAX  15u
+#define SPW__BREAKER_SLACK_MS                                                                                \
+    3600000u /* how much further ahead than a cooldown a word is believed: a clock may be behind */
 
 struct spw_breaker_word {
     uint32_t state;

@@ -47,7 +47,9 @@ static inline const char *spw_gate_name(uint32_t source)
 
 #define SPW_GATE_UNKNOWN_MS UINT64_C(1000)     /* shut for this long when no reset is known */
 #define SPW_GATE_MAX_MS     UINT64_C(86400000) /* no provider's word is believed beyond a day */
-#define SPW__OBS_MASK       UINT64_C(0x1FFFFF)
+#define SPW__GATE_AHEAD_MS                                                                                   \
+    (SPW_GATE_MAX_MS + UINT64_C(3600000)) /* believed, for readers whose clock is behind */
+#define SPW__OBS_MASK UINT64_C(0x1FFFFF)
 
 static inline uint64_t spw__gate_word(uint32_t source, uint64_t observation, uint64_t until_ms)
 {
@@ -93,7 +95,7 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
             return SPW_GATE_GONE;
         *source = spw_gate_source(word);
         uint64_t until_ms = spw_gate_until_ms(word);
-        if (now_ms < until_ms && until_ms <= now_ms + SPW_GATE_MAX_MS) {
+        if (now_ms < until_ms && until_ms <= now_ms + SPW__GATE_AHEAD_MS) {
             *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns;
             return SPW_GATE_SHUT;
         }
@@ -122,7 +124,7 @@ static inline void spw_gate_shut(const struct spw_map *map, struct spw_account_w
         uint64_t old_until_ms = spw_gate_until_ms(word), old_observation = word >> 39 & SPW__OBS_MASK;
         bool asked = spw_gate_source(word) == SPW_GATE_REFRESH;
         bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms &&
-                    old_until_ms <= now_ms + SPW_GATE_MAX_MS;
+                    old_until_ms <= now_ms + SPW__GATE_AHEAD_MS;
         bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation);
         if ((!newer || held) && until_ms <= old_until_ms && !asked)
             return;

@@ -8,8 +8,9 @@
  *
  * The unit is chosen so that E is exact at every nanosecond: E(dt) = floor(dt * num / den) with num/den <= 3 units per
  * ns. With num/den = tokens/period * units_per_token the usual rates (1/s, 100/s, 40,000/min, 1/d) earn a whole
- * number of units per ns and no rounding takes place at all; for the others the error is below one unit (< 1 ns) and
- * always to the strict side. Ten years at 3 units per ns are 2^59.8: a level fits 60 bits beside its slot number.
+ * number of units per ns and no rounding takes place at all; for the others the error is below one unit (< 1 ns),
+ * always to the strict side, and none at whole microseconds for most of them. Ten years at 3 units per ns are 2^59.8: a
+ * level fits 60 bits beside its slot number.
  *
  * A fixed window is the same arithmetic with an E that rises in steps: at each boundary by a whole window's count,
  * which is also the burst. What a window leaves over is lost, and nothing of the next one can be had early.
@@ -72,13 +73,22 @@ static inline bool spw_gcra_configure(struct spw_limiter_conf *out, uint64_t tok
 {
     if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS)
         return false;
-    /* Rate zero: fine enough to keep what is in hand for the rate that follows. */
-    uint64_t num = 0, den = 1, per_token = burst_count <= SPW_BURST_MAX_UNITS / 1000000 ? 1000000 : 1;
+    uint64_t num = 0, den = 1, per_token = 1000000000;
+    while (tokens_count == 0 && burst_count > SPW_BURST_MAX_UNITS / per_token && per_token > 1)
+        per_token /= 1000; /* rate zero: as fine as goes, to keep what is in hand for the rate that follows */
     if (tokens_count > 0) {
         uint64_t g = spw__gcd(tokens_count, period_ns);
         uint64_t t = tokens_count / g, p = period_ns / g;
-        /* t <= 3: a token is p units and t units are earned each ns, exactly. Otherwise as fine as 3 units a ns. */
+        /* t <= 3: a token is p units and t units are earned each ns, exactly. Otherwise as fine as 3 units a ns, and
+         * so that whole units are earned each us, or ms, where that is possible: most clocks are read so. */
         per_token = t <= SPW_UNITS_PER_NS ? p : (uint64_t)((spw_u128)p * SPW_UNITS_PER_NS / t);
+        for (uint64_t step_ns = 1000; t > SPW_UNITS_PER_NS && step_ns <= 1000000; step_ns *= 1000) {
+            uint64_t whole = p / spw__gcd(p, step_ns);
+            if (whole <= per_token) {
+                per_token -= per_token % whole;
+                break;
+            }
+        }
         spw_u128 n = (spw_u128)per_token * t;
         uint64_t h = spw__gcd((uint64_t)(n % p == 0 ? p : n % p), p);
         num = (uint64_t)(n / h);

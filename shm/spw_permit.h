@@ -19,6 +19,7 @@ extern "C" {
 
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
 #define SPW_PERMIT_MAX_MS    60000u /* none lives longer: a deadline is 10 s at most */
+#define SPW__PERMIT_AHEAD_MS (SPW_PERMIT_MAX_MS + 3600000u) /* believed, for readers whose clock is behind */
 
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms)
 {
@@ -36,7 +37,8 @@ static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word)
 static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms)
 {
     uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK;
-    return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS);
+    return held == SPW_MOVED ||
+           (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW__PERMIT_AHEAD_MS);
 }
 
 /* Take one of the account's `count` permits. *word identifies it for the release. false: all are in use. */
@@ -81,7 +83,7 @@ static inline void spw_permit_release(const struct spw_map *map, uint32_t index,
 static inline uint32_t spw_permit_busy_count(const struct spw_map *map, uint32_t account_index,
                                              uint32_t count, bool mine, uint64_t now_ns, uint64_t *wait_ns)
 {
-    uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW_PERMIT_MAX_MS;
+    uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW__PERMIT_AHEAD_MS;
     uint32_t n = 0;
     for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
         uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i);

@@ -251,7 +251,7 @@ static inline bool spw__ref_shut(const struct spw_map *map, const struct spw_ref
     if (gate == SPW_MOVED || state > SPW_BREAKER_HALF_OPEN) /* so is a breaker that has moved */
         return false;
     uint64_t ahead_ms = (uint64_t)ref->conf.cooldown_max_ms + ref->conf.probe_ms + SPW__BREAKER_SLACK_MS;
-    uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW_GATE_MAX_MS, now_ns);
+    uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW__GATE_AHEAD_MS, now_ns);
     uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns);
     d->verdict = SPW_DENY;
     d->breaker_state = state;

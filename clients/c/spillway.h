@@ -444,11 +444,16 @@ static inline uint64_t spw__gcra_salt(uint64_t version) { return (version * UINT
 static inline bool spw_gcra_configure(
     struct spw_limiter_conf *out, uint64_t tokens_count, uint64_t period_ns, uint64_t burst_count, uint64_t reserve_count, uint64_t base_ns, uint64_t version) {
   if (period_ns == 0 || period_ns > SPW_PERIOD_MAX_NS || tokens_count > period_ns * SPW_RATE_MAX_PER_NS) return false;
-  uint64_t num = 0, den = 1, per_token = burst_count <= SPW_BURST_MAX_UNITS / 1000000 ? 1000000 : 1;
+  uint64_t num = 0, den = 1, per_token = 1000000000;
+  while (tokens_count == 0 && burst_count > SPW_BURST_MAX_UNITS / per_token && per_token > 1) per_token /= 1000;
   if (tokens_count > 0) {
     uint64_t g = spw__gcd(tokens_count, period_ns); uint64_t t = tokens_count / g, p = period_ns / g;
-    per_token = t <= SPW_UNITS_PER_NS ? p : (uint64_t)((spw_u128)p * SPW_UNITS_PER_NS / t); spw_u128 n = (spw_u128)per_token * t;
-    uint64_t h = spw__gcd((uint64_t)(n % p == 0 ? p : n % p), p); num = (uint64_t)(n / h); den = p / h; }
+    per_token = t <= SPW_UNITS_PER_NS ? p : (uint64_t)((spw_u128)p * SPW_UNITS_PER_NS / t);
+    for (uint64_t step_ns = 1000; t > SPW_UNITS_PER_NS && step_ns <= 1000000; step_ns *= 1000) {
+      uint64_t whole = p / spw__gcd(p, step_ns);
+      if (whole <= per_token) { per_token -= per_token % whole; break; }
+    }
+    spw_u128 n = (spw_u128)per_token * t; uint64_t h = spw__gcd((uint64_t)(n % p == 0 ? p : n % p), p); num = (uint64_t)(n / h); den = p / h; }
   if (burst_count != 0 && burst_count > SPW_BURST_MAX_UNITS / per_token) return false;
   out->version = version; out->units_num = num; out->units_den = den; out->units_fixed = den > 1 ? (uint64_t)(((spw_u128)num << 62) / den) : 0;
   out->units_per_token = per_token; out->burst_units = burst_count * per_token;
@@ -754,7 +759,7 @@ enum spw_breaker_state { SPW_BREAKER_CLOSED, SPW_BREAKER_OPEN, SPW_BREAKER_HALF_
 #define SPW_TIME_MASK ((UINT64_C(1) << 39) - 1)
 #define SPW_EPOCH_MASK UINT64_C(0x7FF)
 #define SPW_TRIPS_MAX 15u
-#define SPW__BREAKER_SLACK_MS 60000u
+#define SPW__BREAKER_SLACK_MS 3600000u
 struct spw_breaker_word { uint32_t state; uint32_t consecutive; uint32_t trips; uint32_t epoch; uint64_t time_ms; };
 static inline uint64_t spw_breaker_pack(const struct spw_breaker_word *b) {
   return (uint64_t)(b->state & 3) << 62 | (uint64_t)(b->consecutive & 0xFF) << 54 | (uint64_t)(b->trips & 0xF) << 50 |
@@ -869,6 +874,7 @@ static inline const char *spw_gate_name(uint32_t source) {
 #undef SPW__X
 #define SPW_GATE_UNKNOWN_MS UINT64_C(1000)
 #define SPW_GATE_MAX_MS UINT64_C(86400000)
+#define SPW__GATE_AHEAD_MS (SPW_GATE_MAX_MS + UINT64_C(3600000))
 #define SPW__OBS_MASK UINT64_C(0x1FFFFF)
 static inline uint64_t spw__gate_word(uint32_t source, uint64_t observation, uint64_t until_ms) {
   return (uint64_t)source << 60 | (observation & SPW__OBS_MASK) << 39 | (until_ms & SPW_TIME_MASK); }
@@ -884,7 +890,7 @@ static inline enum spw_gate_verdict spw_gate_enter(const struct spw_map *map, st
     uint64_t word = spw_load_acq(&words->gate); if (word == 0) return SPW_GATE_PASS;
     if (word == SPW_MOVED) return SPW_GATE_GONE;
     *source = spw_gate_source(word); uint64_t until_ms = spw_gate_until_ms(word);
-    if (now_ms < until_ms && until_ms <= now_ms + SPW_GATE_MAX_MS) { *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns; return SPW_GATE_SHUT; }
+    if (now_ms < until_ms && until_ms <= now_ms + SPW__GATE_AHEAD_MS) { *wait_ns = spw_map_ns_of_ms(map, until_ms) - now_ns; return SPW_GATE_SHUT; }
     if (until_ms > now_ms || !spw__gate_asks(*source) || !take) return SPW_GATE_PASS;
     if (spw_cas(&words->gate, &word, spw__gate_word(SPW_GATE_REFRESH, word >> 39 & SPW__OBS_MASK, now_ms + conf->probe_ms))) return SPW_GATE_PASS_REFRESH; }
 }
@@ -895,7 +901,7 @@ static inline void spw_gate_shut(
   for (;;) {
     uint64_t word = spw_load_acq(&words->gate); if (word == SPW_MOVED) return;
     uint64_t old_until_ms = spw_gate_until_ms(word), old_observation = word >> 39 & SPW__OBS_MASK; bool asked = spw_gate_source(word) == SPW_GATE_REFRESH;
-    bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms && old_until_ms <= now_ms + SPW_GATE_MAX_MS;
+    bool held = spw_gate_source(word) == SPW_GATE_BY_HAND && old_until_ms > now_ms && old_until_ms <= now_ms + SPW__GATE_AHEAD_MS;
     bool newer = word == 0 || old_until_ms <= now_ms || spw__gate_newer(observation, old_observation);
     if ((!newer || held) && until_ms <= old_until_ms && !asked) return;
     if (spw_cas(&words->gate, &word, spw__gate_word(source, newer ? observation : old_observation, until_ms))) return; }
@@ -917,12 +923,14 @@ static inline void spw_gate_refresh_back(
 /* ---- spw_permit.h ---- */
 #define SPW_PERMIT_TIME_MASK ((UINT64_C(1) << 38) - 1)
 #define SPW_PERMIT_MAX_MS 60000u
+#define SPW__PERMIT_AHEAD_MS (SPW_PERMIT_MAX_MS + 3600000u)
 static inline uint64_t spw_permit_word(uint32_t slot, uint32_t generation, uint32_t use, uint64_t expiry_ms) {
   return (uint64_t)(slot & 0x1FF) << 55 | (uint64_t)(generation & 0x3FF) << 45 | (uint64_t)(use & 0x7F) << 38 | (expiry_ms & SPW_PERMIT_TIME_MASK); }
 static inline bool spw_permit_mine(const struct spw_map *map, uint64_t word) {
   return word >> 45 == spw_permit_word(map->self.slot, map->self.generation, 0, 0) >> 45; }
 static inline bool spw__permit_busy(uint64_t held, uint64_t now_ms) {
-  uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK; return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW_PERMIT_MAX_MS); }
+  uint64_t expiry_ms = held & SPW_PERMIT_TIME_MASK; return held == SPW_MOVED || (held != 0 && expiry_ms > now_ms && expiry_ms <= now_ms + SPW__PERMIT_AHEAD_MS);
+}
 static inline bool spw_permit_take(
     const struct spw_map *map, uint32_t account_index, uint32_t count, uint32_t use, uint32_t life_ms, uint64_t now_ns, uint64_t *word, uint32_t *index) {
   uint64_t now_ms = spw_map_ms(map, now_ns); if (life_ms > SPW_PERMIT_MAX_MS) life_ms = SPW_PERMIT_MAX_MS;
@@ -938,7 +946,7 @@ static inline bool spw_permit_take(
 static inline void spw_permit_release(const struct spw_map *map, uint32_t index, uint64_t word) {
   uint64_t *permit = spw_permit_at(map, index); if (permit) (void)spw_cas(permit, &word, 0); }
 static inline uint32_t spw_permit_busy_count(const struct spw_map *map, uint32_t account_index, uint32_t count, bool mine, uint64_t now_ns, uint64_t *wait_ns) {
-  uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW_PERMIT_MAX_MS; uint32_t n = 0;
+  uint64_t now_ms = spw_map_ms(map, now_ns), first_ms = now_ms + SPW__PERMIT_AHEAD_MS; uint32_t n = 0;
   for (uint32_t i = 0; i < count && i < SPW_PERMITS_PER_ACCOUNT; i++) {
     uint64_t *permit = spw_permit_at(map, (uint64_t)account_index * SPW_PERMITS_PER_ACCOUNT + i); uint64_t held = permit ? spw_load_rlx(permit) : SPW_MOVED;
     if (!spw__permit_busy(held, now_ms) || (mine && !spw_permit_mine(map, held))) continue;
@@ -1202,7 +1210,7 @@ static inline bool spw__ref_shut(
     const struct spw_map *map, const struct spw_ref *ref, uint64_t breaker, uint64_t gate, uint64_t now_ns, struct spw__ref_verdict *d) {
   uint32_t state = (uint32_t)(breaker >> 62), source = spw_gate_source(gate); if (gate == SPW_MOVED || state > SPW_BREAKER_HALF_OPEN) return false;
   uint64_t ahead_ms = (uint64_t)ref->conf.cooldown_max_ms + ref->conf.probe_ms + SPW__BREAKER_SLACK_MS;
-  uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW_GATE_MAX_MS, now_ns);
+  uint64_t gate_ns = spw__map_wait_ns(map, spw_gate_until_ms(gate), SPW__GATE_AHEAD_MS, now_ns);
   uint64_t open_ns = spw__map_wait_ns(map, breaker & SPW_TIME_MASK, ahead_ms, now_ns); d->verdict = SPW_DENY; d->breaker_state = state;
   if (state != SPW_BREAKER_CLOSED && open_ns) {
     d->cause = SPW_CAUSE_BREAKER_OPEN; d->stat = SPW_STAT_DENY_BREAKER; d->wait_ns = open_ns > gate_ns ? open_ns : gate_ns;

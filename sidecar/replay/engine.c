@@ -334,7 +334,7 @@ static void see_account(const struct spw_replay *r, const struct account *a, con
         out->breaker = state_names[SPW_BREAKER_OPEN];
     else if (record->forced == SPW_FORCED_CLOSED || record->forced == SPW_FORCED_DISABLED)
         out->breaker = state_names[SPW_BREAKER_CLOSED];
-    out->gate_shut = gate != 0 && until_ms > now_ms && until_ms <= now_ms + SPW_GATE_MAX_MS;
+    out->gate_shut = gate != 0 && until_ms > now_ms && until_ms <= now_ms + SPW__GATE_AHEAD_MS;
     if (out->gate_shut)
         out->gate_until_ns = spw_map_ns_of_ms(map, until_ms) - r->shift_ns;
     out->open_count = r->calls.accounts[out->account_index].count;

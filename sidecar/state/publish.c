@@ -83,7 +83,8 @@ static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_n
         out->open_for_ms = b.time_ms - now_ms;
     out->conf = state->breaker[index];
     out->version = account->version;
-    if (gate != 0 && spw_gate_until_ms(gate) > now_ms && spw_gate_until_ms(gate) <= now_ms + SPW_GATE_MAX_MS)
+    if (gate != 0 && spw_gate_until_ms(gate) > now_ms &&
+        spw_gate_until_ms(gate) <= now_ms + SPW__GATE_AHEAD_MS)
         out->gate_shut_for_ms = spw_gate_until_ms(gate) - now_ms;
     snprintf(out->gate_source, sizeof out->gate_source, "%s",
              out->gate_shut_for_ms ? spw_gate_name(spw_gate_source(gate)) : "");
