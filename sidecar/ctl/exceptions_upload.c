@@ -5,11 +5,13 @@
  * Columns: flag_id and decision; revision, file and note where they are there; others are ignored. A line without a
  * decision is left alone; one that has a note and no decision, too: a note needs the decision "note".
  */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sidecar/ctl/csv_read.h"
 #include "sidecar/ctl/exceptions.h"
@@ -43,12 +45,13 @@ static void refused(void *owner, uint32_t index, const char *why)
 
 static bool is_yes(const char *word)
 {
-    return strcmp(word, "yes") == 0 || strcmp(word, "true") == 0 || strcmp(word, "1") == 0;
+    return strcasecmp(word, "yes") == 0 || strcasecmp(word, "true") == 0 || strcmp(word, "1") == 0;
 }
 
 static bool is_no(const char *word)
 {
-    return !word[0] || strcmp(word, "no") == 0 || strcmp(word, "false") == 0 || strcmp(word, "0") == 0;
+    return !word[0] || strcasecmp(word, "no") == 0 || strcasecmp(word, "false") == 0 ||
+           strcmp(word, "0") == 0;
 }
 
 static void take(struct upload *u, const struct spw_csv_record *r, const struct columns *at)
@@ -59,7 +62,7 @@ static void take(struct upload *u, const struct spw_csv_record *r, const struct 
         return;
     errno = 0;
     unsigned long number = strtoul(revision, &end, 10);
-    if (*end || errno || number > UINT32_MAX || revision[0] == '-')
+    if (*end || errno || !number || number > UINT32_MAX || revision[0] == '-')
         fault(u, r->line, "revision: is no number: leave it as it was exported");
     else if (!is_yes(file) && !is_no(file))
         fault(u, r->line, "file: write yes or no");
@@ -74,8 +77,11 @@ static void take(struct upload *u, const struct spw_csv_record *r, const struct 
         spillway__v1__exception_decision__init(one);
         one->flag_id = strdup(spw_csv_field(r, at->flag_id));
         one->decision = strdup(spw_csv_field(r, at->decision));
+        for (char *c = one->decision; c && *c;
+             c++) /* spreadsheets write TRUE, and begin words with a capital */
+            *c = (char)tolower((unsigned char)*c);
         one->note = strdup(spw_csv_field(r, at->note));
-        one->has_revision = number > 0;
+        one->has_revision = true;
         one->revision = (uint32_t)number;
         one->has_file = true;
         one->file = is_yes(file);
@@ -99,9 +105,11 @@ static void read_file(struct upload *u, FILE *file)
                          .revision = spw_csv_column(&record, "revision"),
                          .file = spw_csv_column(&record, "file"),
                          .note = spw_csv_column(&record, "note")};
-    if (at.flag_id == SPW_CSV_NO_COLUMN || at.decision == SPW_CSV_NO_COLUMN)
+    if (at.flag_id == SPW_CSV_NO_COLUMN || at.decision == SPW_CSV_NO_COLUMN ||
+        at.revision == SPW_CSV_NO_COLUMN)
         fault(u, 1,
-              "its head lacks flag_id or decision: begin with spillwayctl exceptions list --format csv");
+              "its head lacks flag_id, revision or decision: begin with spillwayctl exceptions list --format"
+              " csv");
     else
         while (spw_csv_read(file, &record, &line, &why))
             take(u, &record, &at);

@@ -2,6 +2,7 @@
 
 SPW_RECONCILE_FLAGS says how many orders the run of kills has (100). Needs SPILLWAY_BIN.
 """
+import csv
 import os
 import random
 
@@ -116,7 +117,6 @@ def test_failures_lost_replies_and_kills(place, provider):
 
 
 def exceptions(sidecar, *words):
-    import csv
     return list(csv.DictReader(sidecar.ctl("exceptions", "list", "--format", "csv", *words).stdout.splitlines()))
 
 
@@ -173,20 +173,31 @@ def test_decisions_one_by_one_and_by_file(place):
     at = text[0].split(",").index("decision")
 
     def upload(words, code):
-        import csv
         rows = list(csv.reader(text))
         for row, word in zip(rows[1:], words):
             row[at] = word
         with open(place.directory / "decided.csv", "w", newline="") as out:
             csv.writer(out).writerows(rows)
         return sidecar.ctl("exceptions", "upload", place.directory / "decided.csv", "--by", "bob", code=code)
+    for column, value in (("revision", ""), ("revision", "2.0"), ("file", "perhaps")):
+        rows = list(csv.DictReader(text))
+        rows[0].update({"decision": "accept", column: value})
+        with open(place.directory / "decided.csv", "w", newline="") as out:
+            table = csv.DictWriter(out, rows[0])
+            table.writeheader()
+            table.writerows(rows)
+        refused = sidecar.ctl("exceptions", "upload", place.directory / "decided.csv", "--by", "bob", code=1)
+        assert f"decided.csv:2: {column}: " in refused.stderr
+    (place.directory / "decided.csv").write_text(f"flag_id,decision\n{flags[1]},accept\n")
+    refused = sidecar.ctl("exceptions", "upload", place.directory / "decided.csv", "--by", "bob", code=1)
+    assert "lacks flag_id, revision or decision" in refused.stderr
     refused = upload(["accept", "acept", "accept"], 1)
     assert "decided.csv:3: decision" in refused.stderr and "nothing was changed" in refused.stderr
     sidecar.ctl("exceptions", "annotate", flags[2], "--note", "changed meanwhile", "--by", "ann")
     refused = upload(["accept", "accept", "accept"], 1)
     assert "decided.csv:3:" in refused.stderr and "revision" in refused.stderr
     wait_states(sidecar, exception=3, resolved=1)
-    upload(["accept", "", "remit"], 0)
+    upload(["Accept", "", " remit "], 0)
     wait_states(sidecar, exception=1, resolved=3)
     upload(["accept", "", "remit"], 0)  # the same again changes nothing
     wait_states(sidecar, exception=1, resolved=3)
