@@ -448,6 +448,23 @@ static void day_and_code(void **state)
     assert_int_equal(lines[0].tax_minor, 900);
 }
 
+/* A rate that changes at midnight changes at the destination's: seven o'clock UTC in Phoenix, all year round. */
+static void midnight(void **state)
+{
+    struct spw_rate_row rows[] = {row("US", "AZ", 85001, 86000000), row("US", "AZ", 85001, 91000000)};
+    const struct spw_line line = {"1", NULL, 0, 10000};
+    struct spw_quote_request q = quote(&line, 1, "AZ", "85001");
+    int64_t midnight_ms = (today() + 1) * INT64_C(86400000) + INT64_C(7) * 3600000;
+    (void)state;
+    rows[0].valid_to_day = (uint32_t)today();
+    rows[1].valid_from_day = (uint32_t)today() + 1;
+    rates(rows, 2);
+    spw_fallback_compute(f.map, &q, midnight_ms - 1, lines, &answer);
+    assert_int_equal(lines[0].tax_minor, 860);
+    spw_fallback_compute(f.map, &q, midnight_ms, lines, &answer);
+    assert_int_equal(lines[0].tax_minor, 910);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +479,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(learned_without_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mixed_per_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(day_and_code, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(midnight, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
