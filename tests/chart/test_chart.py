@@ -253,6 +253,11 @@ def test_contradictions_are_refused_with_a_sentence(sets, sentence):
     ("replicaCount=many", "/replicaCount"),
     ("store.kind=disk", "/store/kind"),
     ("uid=0", "/uid"),
+    ("uid=2147483647", "/uid"),  # the test pod's user is one more
+    ("sharedGid=2147483648", "/sharedGid"),
+    ("store.claimName=A_b", "/store/claimName"),
+    ("monitoring.dashboard.labels.a=b c", "/monitoring/dashboard/labels/a"),
+    ("seccompProfile.localhostProfile=../x", "/seccompProfile"),
     ("image.digest=sha256:12", "/image/digest"),
     ("seccompProfile.type=Unconfined", "/seccompProfile/type"),
     ("seccompProfile.type=Localhost", "/seccompProfile"),

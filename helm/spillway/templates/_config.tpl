@@ -67,6 +67,7 @@ number printed directly would come out as 1e+06.
 {{- $_ := set $ports $port $door -}}
 {{- end }}{{- end -}}
 {{- $mounted := dict -}}
+{{- if and .Values.egressProxy.url .Values.egressProxy.secretName }}{{- $_ := set $mounted "/etc/spillway/secrets/egress-proxy" true }}{{- end -}}
 {{- range concat .Values.credentials .Values.files -}}
 {{- if hasKey $mounted .mountPath -}}
 {{- fail (printf "spillway: two entries of credentials and files are mounted at %s: give each a mountPath of its own" .mountPath) -}}
