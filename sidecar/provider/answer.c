@@ -27,6 +27,11 @@ void spw_answer_fail(struct spw_answer *out, enum spw_answer_kind kind, const ch
     va_end(args);
 }
 
+bool spw_answer_status_is_of_the_way(uint32_t status)
+{
+    return status == 405 || status == 407 || status == 408 || status == 421 || status == 425 || status == 426;
+}
+
 void spw_answer_reject(struct spw_answer *out, const json_t *envelope, uint32_t status)
 {
     out->error_json = json_dumps(envelope, JSON_COMPACT);

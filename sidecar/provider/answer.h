@@ -32,6 +32,10 @@ void spw_answer_reader_finish(struct spw_answer_reader *r, int64_t total_minor);
 /* Amount of a line as asked. */
 int64_t spw_answer_reader_asked_minor(const struct spw_answer_reader *r, size_t index);
 
+/* A status of HTTP's own about the way there, never about what was asked, whatever body it comes with: a method, proxy,
+ * connection or moment that is wrong. */
+bool spw_answer_status_is_of_the_way(uint32_t status);
+
 /* Forget what was read, and say why. */
 void spw_answer_fail(struct spw_answer *out, enum spw_answer_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -87,8 +87,8 @@ static bool judge_status(uint32_t status, const json_t *root, struct spw_answer 
                         "AvaTax refused the account (status %u, %.60s); check accounts.*.credentials and "
                         "company",
                         status, code_of(error));
-    } else if (status < 200 || (status >= 300 && status < 400) || status >= 500 || status == 405 ||
-               status == 408) {
+    } else if (status < 200 || (status >= 300 && status < 400) || status >= 500 ||
+               spw_answer_status_is_of_the_way(status)) {
         spw_answer_fail(out, SPW_ANSWER_ERROR, "AvaTax answered status %u", status);
     } else if (status >= 400 && has_error) {
         spw_answer_reject(out, root, status);
@@ -273,9 +273,9 @@ void spw_avatax_check(const struct spw_quote_request *quote, const char *body, s
     bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currencyCode")));
     json_array_foreach(json_object_get(root, "lines"), i, line)
     {
-        is_good =
-            is_good && spw_sums_line(&sums, json_object_get(line, "lineAmount"),
-                                     json_object_get(line, "taxableAmount"), json_object_get(line, "tax"));
+        is_good = is_good &&
+                  spw_sums_line(&sums, json_object_get(line, "lineAmount"),
+                                json_object_get(line, "taxableAmount"), NULL, json_object_get(line, "tax"));
     }
     if (is_good)
         spw_sums_finish(&sums, json_object_get(root, "totalTax"), true);

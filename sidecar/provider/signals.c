@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "sidecar/provider/answer.h"
+
 enum spw_outcome spw_answer_outcome(enum spw_answer_kind kind, uint32_t http_status)
 {
     bool refused = http_status >= 400 && spw_outcome_of_status(http_status) == SPW_OUTCOME_OK;
@@ -33,13 +35,12 @@ enum spw_answer_kind spw_answer_of_status(uint32_t status)
     case 401: /* the account's credentials, path or method: nothing the caller could mend */
     case 403:
     case 404:
-    case 405:
-    case 408:
         return SPW_ANSWER_ERROR;
     default:
-        return status >= 200 && status < 300   ? SPW_ANSWER_OK
-               : status >= 400 && status < 500 ? SPW_ANSWER_REJECTED
-                                               : SPW_ANSWER_ERROR;
+        return spw_answer_status_is_of_the_way(status) ? SPW_ANSWER_ERROR
+               : status >= 200 && status < 300         ? SPW_ANSWER_OK
+               : status >= 400 && status < 500         ? SPW_ANSWER_REJECTED
+                                                       : SPW_ANSWER_ERROR;
     }
 }
 

@@ -66,7 +66,7 @@ static bool judge_status(uint32_t status, const char *headers, size_t headers_by
     } else if (status == 401 || status == 403) {
         spw_answer_fail(out, SPW_ANSWER_ERROR,
                         "Stripe refused the account's key (status %u); check accounts.*.credentials", status);
-    } else if (status < 400 || status >= 500 || status == 405 || status == 408) {
+    } else if (status < 400 || status >= 500 || spw_answer_status_is_of_the_way(status)) {
         spw_answer_fail(out, SPW_ANSWER_ERROR, "Stripe answered status %u", status);
     } else if (has_error) {
         spw_answer_reject(out, root, status);
@@ -273,11 +273,11 @@ void spw_stripe_check(const struct spw_quote_request *quote, const char *body, s
     bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currency")));
     json_array_foreach(json_object_get(list, "data"), i, item)
     {
-        is_good = is_good && spw_sums_line(&sums, json_object_get(item, "amount"), NULL,
+        is_good = is_good && spw_sums_line(&sums, json_object_get(item, "amount"), NULL, NULL,
                                            json_object_get(item, "amount_tax"));
     }
     if (is_good && json_is_object(shipping))
-        is_good = spw_sums_line(&sums, json_object_get(shipping, "amount"), NULL,
+        is_good = spw_sums_line(&sums, json_object_get(shipping, "amount"), NULL, NULL,
                                 json_object_get(shipping, "amount_tax"));
     if (is_good)
         spw_sums_finish(&sums, json_object_get(root, "tax_amount_exclusive"),

@@ -16,7 +16,10 @@ static void add_bound(struct spw_sums *s, int64_t amount_minor)
 void spw_sums_init(struct spw_sums *s, const struct spw_quote_request *quote, unsigned scale,
                    struct spw_answer *out)
 {
-    *s = (struct spw_sums){.out = out, .scale = scale, .currency = quote->currency ? quote->currency : "USD"};
+    *s = (struct spw_sums){.out = out,
+                           .scale = scale,
+                           .currency = quote->currency ? quote->currency : "USD",
+                           .lines_max_count = (size_t)quote->line_count + 1};
     spw_answer_clear(out);
     for (uint32_t i = 0; i < quote->line_count; i++)
         add_bound(s, quote->lines[i].amount_minor);
@@ -42,21 +45,26 @@ static bool is_part(const struct spw_sums *s, const json_t *part, int64_t amount
     return amount_minor < 0 ? minor <= 0 && minor >= amount_minor : minor >= 0 && minor <= amount_minor;
 }
 
-bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *tax)
+bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *rate,
+                   const json_t *tax)
 {
-    int64_t tax_minor,
-        amount_minor; /* a fee of a line may be above the line's amount (delivery in Colorado) */
+    int64_t tax_minor = 0, amount_minor = 0, rate_ppb = 0;
+    /* A fee of a line may be above the line's own amount (retail delivery in Colorado). */
     bool is_good = spw_wire_number(tax, s->scale, &tax_minor) && tax_minor >= s->least_minor &&
                    tax_minor <= s->most_minor;
     if (is_good && amount)
         is_good = spw_wire_number(amount, s->scale, &amount_minor) && is_part(s, taxable, amount_minor);
+    if (is_good && rate)
+        is_good = spw_wire_number(rate, 9, &rate_ppb) && rate_ppb >= 0 && rate_ppb <= SPW_WIRE_PPB;
     if (!is_good || __builtin_add_overflow(s->lines_tax_minor, tax_minor, &s->lines_tax_minor)) {
         spw_answer_fail(s->out, SPW_ANSWER_BROKEN,
-                        "a line's tax or taxable amount is no number between zero and what was sold");
+                        "a line's tax, rate or taxable amount is no number between zero and what was sold");
         return false;
     }
-    s->lines_count++;
-    return true;
+    if (++s->lines_count <= s->lines_max_count)
+        return true;
+    spw_answer_fail(s->out, SPW_ANSWER_BROKEN, "there are more lines than were asked for");
+    return false;
 }
 
 void spw_sums_finish(struct spw_sums *s, const json_t *total, bool is_whole)

@@ -20,7 +20,7 @@ struct spw_sums {
     int64_t least_minor,
         most_minor; /* what a tax of the quote can be: its amounts below zero, and those above */
     int64_t lines_tax_minor;
-    size_t lines_count;
+    size_t lines_count, lines_max_count;
 };
 
 /* *out becomes BROKEN with its reason wherever one of these gives false. */
@@ -28,8 +28,10 @@ void spw_sums_init(struct spw_sums *s, const struct spw_quote_request *quote, un
                    struct spw_answer *out);
 /* NULL = not told, which is fine. */
 bool spw_sums_currency(struct spw_sums *s, const char *told);
-/* One line or the shipping of the answer. amount: its own; taxable: of it. NULL = the form does not tell it. */
-bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *tax);
+/* One line or the shipping of the answer. amount: its own; taxable: of it; rate: a share. NULL = the form does not tell
+ * it. */
+bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *rate,
+                   const json_t *tax);
 /* total NULL = the sum of the lines. is_whole: the lines are all there are, so they add up to it. Sets kind OK and
  * tax_minor. */
 void spw_sums_finish(struct spw_sums *s, const json_t *total, bool is_whole);

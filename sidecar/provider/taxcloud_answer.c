@@ -110,12 +110,12 @@ static void read_refusal(uint32_t status, const json_t *root, struct spw_answer 
     case 429:
         spw_answer_fail(out, SPW_ANSWER_THROTTLED, "TaxCloud asks for fewer requests (status 429)");
         return;
-    case 405:
-    case 408:
-        spw_answer_fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
-        return;
     default:
         break;
+    }
+    if (spw_answer_status_is_of_the_way(status)) {
+        spw_answer_fail(out, SPW_ANSWER_ERROR, "TaxCloud answered status %u", status);
+        return;
     }
     if (!is_problem(root)) {
         spw_answer_fail(out, SPW_ANSWER_ERROR,
@@ -300,8 +300,9 @@ void spw_taxcloud_check(const struct spw_quote_request *quote, const char *body,
     }
     json_array_foreach(json_object_get(cart, "lineItems"), i, item)
     {
-        is_good = is_good &&
-                  spw_sums_line(&sums, NULL, NULL, json_object_get(json_object_get(item, "tax"), "amount"));
+        const json_t *tax = json_object_get(item, "tax");
+        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(tax, "rate"),
+                                           json_object_get(tax, "amount"));
     }
     if (is_good)
         spw_sums_finish(&sums, NULL, true);

@@ -199,7 +199,7 @@ static bool judge_status(uint32_t status, const json_t *root, bool calculates, s
         spw_answer_fail(out, SPW_ANSWER_ERROR,
                         "TaxJar refused the account's API token (status %u); check accounts.*.credentials",
                         status);
-    else if (status < 400 || status >= 500 || status == 405 || status == 408 || status == 410 ||
+    else if (status < 400 || status >= 500 || spw_answer_status_is_of_the_way(status) || status == 410 ||
              (status == 404 && calculates))
         spw_answer_fail(out, SPW_ANSWER_ERROR, "TaxJar answered status %u", status);
     else if (!is_envelope(root))
@@ -353,10 +353,12 @@ static void check(const struct spw_quote_request *quote, const char *body, size_
     spw_sums_init(&sums, quote, 2, out);
     json_array_foreach(items, i, item)
     {
-        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(item, "tax_collectable"));
+        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(item, "combined_tax_rate"),
+                                           json_object_get(item, "tax_collectable"));
     }
     if (is_good && json_is_object(shipping))
-        is_good = spw_sums_line(&sums, NULL, NULL, json_object_get(shipping, "tax_collectable"));
+        is_good = spw_sums_line(&sums, NULL, NULL, json_object_get(shipping, "combined_tax_rate"),
+                                json_object_get(shipping, "tax_collectable"));
     if (is_good)
         spw_sums_finish(&sums, json_object_get(tax, "amount_to_collect"), json_array_size(items) > 0);
     json_decref(root);

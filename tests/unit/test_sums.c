@@ -51,6 +51,10 @@ static const struct {
     {"taxcloud", "{\"items\":[{\"lineItems\":[{\"index\":8,\"tax\":{\"amount\":-6.72}}]}]}", -1},
     {"taxcloud", "{\"items\":[{\"lineItems\":[]}]}", -1},
     {"taxcloud", "{\"items\":[]}", -1},
+    {"taxcloud", "{\"items\":[{\"lineItems\":[{\"tax\":{\"amount\":6.72,\"rate\":0.092}}]}]}", 672},
+    {"taxcloud", "{\"items\":[{\"lineItems\":[{\"tax\":{\"amount\":6.72,\"rate\":-0.1}}]}]}", -1},
+    {"taxcloud", "{\"items\":[{\"lineItems\":[{\"tax\":{\"amount\":6.72,\"rate\":1.1}}]}]}", -1},
+    {"avatax", "{\"totalTax\":4,\"lines\":[{\"tax\":1},{\"tax\":1},{\"tax\":1},{\"tax\":1}]}", -1},
 };
 
 static void test_sums(void **state)

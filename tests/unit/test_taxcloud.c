@@ -422,6 +422,7 @@ static void test_read_status(void **state)
         {400, problem, SPW_ANSWER_REJECTED},
         {409, problem, SPW_ANSWER_REJECTED},
         {422, problem, SPW_ANSWER_REJECTED},
+        {421, problem, SPW_ANSWER_ERROR},
         {400, "<html>bad gateway rule</html>", SPW_ANSWER_ERROR}, /* not TaxCloud's judgement */
         {422, "", SPW_ANSWER_ERROR},
         {422, "{}", SPW_ANSWER_ERROR},

@@ -131,6 +131,7 @@ static void test_read_status(void **state)
         {400, envelope, SPW_ANSWER_REJECTED},
         {406, envelope, SPW_ANSWER_REJECTED},
         {422, envelope, SPW_ANSWER_REJECTED},
+        {421, envelope, SPW_ANSWER_ERROR},
         {400, "{\"error\":\"x\",\"detail\":[\"a\",\"b\"]}", SPW_ANSWER_REJECTED},
         {400, "nope", SPW_ANSWER_ERROR},
         {401, envelope, SPW_ANSWER_ERROR},
