@@ -308,6 +308,13 @@ static void spool_counts(void *owner, uint64_t lines[3])
     lines[2] = counts.bad_count;
 }
 
+static void control_counts(void *owner, uint64_t calls[4])
+{
+    const struct sidecar *s = owner;
+    if (s->control)
+        spw_control_counts(s->control, calls);
+}
+
 static enum spw_status open_reconcile(struct sidecar *s, struct spw_error *err)
 {
     struct spw_reconcile_options options = {.conf = s->conf, .state = s->state, .store = s->store};
@@ -369,7 +376,9 @@ static enum spw_status open_doors(struct sidecar *s, struct spw_error *err)
                                       .conf = c,
                                       .listen = c->admin_listen,
                                       .spool_counts = spool_counts,
-                                      .spool_owner = s};
+                                      .spool_owner = s,
+                                      .control_counts = control_counts,
+                                      .control_owner = s};
     status = spw_admin_new(&admin, &s->admin, err);
     if (status != SPW_STATUS_OK)
         return status;

@@ -55,6 +55,9 @@ uint16_t spw_control_tcp_port(const struct spw_control *control);
 void spw_control_reload_begin(struct spw_control *control);
 void spw_control_reload_end(struct spw_control *control, uint32_t changes_count, const char *refusal);
 
+/* Calls that ended since the start: answered, invalid, denied, failed. Any thread. */
+void spw_control_counts(const struct spw_control *control, uint64_t calls[4]);
+
 /* What grpc.health.v1 answers, and every Watch is told. Any thread. */
 void spw_control_serving_set(struct spw_control *control, bool serving);
 

@@ -404,6 +404,12 @@ enum spw_status spw_control_start(const struct spw_control_options *options, str
     return SPW_STATUS_OK;
 }
 
+void spw_control_counts(const struct spw_control *control, uint64_t calls[4])
+{
+    for (int i = 0; i < 4; i++)
+        calls[i] = atomic_load(&control->ended[i]);
+}
+
 void spw_control_reload_begin(struct spw_control *control)
 {
     spw_record_look(control->record, NULL, &SPW_DOER_SIDECAR);

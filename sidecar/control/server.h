@@ -77,6 +77,8 @@ struct spw_control {
     pthread_mutex_t health_lock; /* taken before lock */
     atomic_bool serving;
 
+    atomic_uint_fast64_t ended[4]; /* calls: answered, invalid, denied, failed */
+
     struct spw_call *replacing; /* server's thread: the Rates.Replace under way */
 };
 

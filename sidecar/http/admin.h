@@ -23,6 +23,9 @@ struct spw_admin_options {
     /* Lines read from the spool directory: imported, known before, bad. NULL: there is none. */
     void (*spool_counts)(void *owner, uint64_t lines[3]);
     void *spool_owner;
+    /* Calls of the control API: answered, invalid, denied, failed. */
+    void (*control_counts)(void *owner, uint64_t calls[4]);
+    void *control_owner;
 };
 
 enum spw_status spw_admin_new(const struct spw_admin_options *options, struct spw_admin **out,

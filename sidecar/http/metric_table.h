@@ -106,6 +106,8 @@ SPW_METRIC(WRITABLE, "spillway_store_writable", GAUGE, "0 or 1", "", \
     "1 when the ledger's last commit went through. [ledger]") \
 SPW_METRIC(SPOOL, "spillway_spool_lines_total", COUNTER, "lines", "result", \
     "Lines of handed-back flags read from the spool directory: imported, known before, or bad. [sidecar]") \
+SPW_METRIC(CONTROL, "spillway_control_calls_total", COUNTER, "calls", "result", \
+    "Calls of the control API that ended: answered, invalid (the request made no sense, or is based on another version), denied (no such method for this caller, or too much at once) or failed. [sidecar]") \
 SPW_METRIC(CELLS, "spillway_cells", GAUGE, "cells", "what", \
     "Flag cells of the segment, all and busy. [segment]") \
 SPW_METRIC(ATTACHED, "spillway_attached_processes", GAUGE, "processes", "", \

@@ -358,6 +358,17 @@ static void spool(const struct scrape *s)
     PUT(SPOOL, (double)lines[2], "bad");
 }
 
+static void control(const struct scrape *s)
+{
+    static const char *const results[4] = {"answered", "invalid", "denied", "failed"};
+    uint64_t calls[4] = {0};
+    if (s->from->control_counts)
+        s->from->control_counts(s->from->control_owner, calls);
+    BEGIN(CONTROL);
+    for (uint32_t i = 0; i < 4; i++)
+        PUT(CONTROL, (double)calls[i], results[i]);
+}
+
 static void ledger(const struct scrape *s)
 {
     const struct spw_store_counts *c = &s->ledger;
@@ -374,6 +385,7 @@ static void ledger(const struct scrape *s)
     PUT_ONE(DAMAGED, (double)c->damaged_count);
     PUT_ONE(WRITABLE, (double)c->writable);
     spool(s);
+    control(s);
 }
 
 /* ---- segment, rates, process ---- */

@@ -23,7 +23,7 @@ HEAD = """# Metrics
 
 Label values come from the configuration (account, limiter, source) and from closed lists, never from traffic: no customer,
 address, order or key is in them, and the number of series is fixed once the configuration is
-(`ctest -R integration_metrics`): at most 71 of a sidecar, 138 of each account, 3 of each limiter in its list, 3 of each account of
+(`ctest -R integration_metrics`): at most 75 of a sidecar, 138 of each account, 3 of each limiter in its list, 3 of each account of
 `fallback.refresh`, one of each rate source. Counters begin again at 0 when what they count begins again; where that is, the last column
 says: **segment** is shared memory over all processes of the pod and outlives the sidecar, **doors** are quotes and calls
 through this sidecar since its start, **ledger** is the flag store's file, **sidecar** this process.
