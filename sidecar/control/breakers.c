@@ -153,7 +153,7 @@ static void answer_set(struct spw_call *call, bool dry_run, const struct spw_bre
     Spillway__V1__SetBreakerReply reply = SPILLWAY__V1__SET_BREAKER_REPLY__INIT;
     reply.breaker = spw_message_breaker(&arena, after);
     bool kept = ((const Spillway__V1__SetBreakerRequest *)call->request)->persist && !dry_run;
-    if (!dry_run && !kept) /* kept: not on the loop's thread, and nothing of it goes back */
+    if (!dry_run && !kept) /* kept: nothing of it goes back */
         spw_expiry_note_breaker(call->control->expiry, reply.breaker);
     reply.before = spw_message_breaker(&arena, before);
     SPW_SET(&reply, dry_run, dry_run);

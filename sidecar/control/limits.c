@@ -209,7 +209,7 @@ static void answer_set(struct spw_call *call, const struct spw_limit_view *befor
     reply.limit = spw_message_limit(&arena, after);
     reply.before = spw_message_limit(&arena, before);
     bool kept = (request->persist || request->clear) && !request->dry_run;
-    if (!request->dry_run && !kept) /* kept: not on the loop's thread, and nothing of it goes back */
+    if (!request->dry_run && !kept) /* kept: nothing of it goes back */
         spw_expiry_note_limit(call->control->expiry, reply.limit);
     SPW_SET(&reply, dry_run, request->dry_run);
     reply.reach = (char[]){SPW_REACH};
@@ -308,6 +308,9 @@ void spw_limits_set(struct spw_call *call)
     else if (!request->clear && !names_a_limit(request) && !names_switches(request))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "rate: nothing to change: give rate, burst, pods, killed or observed_only");
+    else if (request->everywhere && request->expect_version)
+        spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
+                        "expect_version: is of one account: leave it out with everywhere");
     else if (request->everywhere && (request->limiter || names_a_limit(request)))
         spw_call_refuse(call, GRPC_STATUS_INVALID_ARGUMENT,
                         "everywhere: is for killed and observed_only of all accounts: leave the rest out");

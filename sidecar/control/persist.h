@@ -9,8 +9,8 @@
 #include "sidecar/conf/conf_overlay.h"
 #include "sidecar/control/call.h"
 
-/* What is to be kept; the pointers of `change` may end with the function. answer is called when it is on disk, on that
- * thread; else the call fails, and says that the change itself is in force. */
+/* What is to be kept; the pointers of `change` may end with the function. Written in the order asked for. answer is called
+ * on the loop's thread when it is on disk and noted in the configuration in use; else the call fails, and says that the change itself is in force. */
 void spw_persist(struct spw_call *call, const struct spw_overlay_change *change, spw_call_fn *answer);
 
 #endif
