@@ -132,7 +132,7 @@ static enum spw_status parse(const char *name, const char *text, size_t bytes, s
         status = lay_overlay(&reading, &conf, err);
     if (message)
         protobuf_c_message_free_unpacked(message, NULL);
-    if (status) {
+    if (status || !conf) {
         places_destroy(reading.places);
         spw_conf_destroy(conf);
         return status;

@@ -181,10 +181,12 @@ void spw_format_rate(const struct spw_rate *rate, char *out, size_t room)
         }
     }
     uint64_t multiple = rate->period_ns / unit->ns;
-    if (multiple == 1)
-        snprintf(out, room, "%" PRIu64 "/%s", rate->tokens_count, unit->name);
-    else
-        snprintf(out, room, "%" PRIu64 "/%" PRIu64 "%s", rate->tokens_count, multiple, unit->name);
+    struct spw_text t = spw_text_on(out, room);
+    spw_text_u64(&t, rate->tokens_count);
+    spw_text_put(&t, "/");
+    if (multiple != 1)
+        spw_text_u64(&t, multiple);
+    spw_text_put(&t, unit->name);
 }
 
 void spw_format_minor(int64_t minor, char *out, size_t room)

@@ -9,18 +9,30 @@
 
 #include "sidecar/obs/utf8.h"
 
+#define PIECE_LEAST_BYTES ((size_t)1536) /* a limit and what it holds: one piece for a short reply */
+
 struct spw_arena_piece {
     struct spw_arena_piece *next;
+    size_t used, room; /* bytes of data */
     max_align_t data[];
 };
 
 void *spw_arena_zalloc(struct spw_arena *arena, size_t bytes)
 {
-    struct spw_arena_piece *piece = gpr_zalloc(sizeof *piece + bytes);
-    piece->next = arena->pieces;
-    arena->pieces = piece;
+    const size_t align = sizeof(max_align_t);
+    struct spw_arena_piece *piece = arena->pieces;
+    size_t wanted = (bytes + align - 1) / align * align;
     arena->bytes_count += bytes;
-    return piece->data;
+    if (!piece || piece->room - piece->used < wanted) {
+        size_t room = wanted > PIECE_LEAST_BYTES ? wanted : PIECE_LEAST_BYTES;
+        piece = gpr_zalloc(sizeof *piece + room);
+        piece->room = room;
+        piece->next = arena->pieces;
+        arena->pieces = piece;
+    }
+    void *place = (char *)piece->data + piece->used;
+    piece->used += wanted;
+    return place;
 }
 
 char *spw_arena_text(struct spw_arena *arena, const char *format, ...)

@@ -161,6 +161,8 @@ static void list_add(struct spw_call *call)
 static void list_remove(struct spw_call *call)
 {
     struct spw_control *control = call->control;
+    if (!call->is_watched)
+        return;
     pthread_mutex_lock(&control->lock);
     if (call->previous)
         call->previous->next = call->next;
@@ -211,6 +213,19 @@ static void begin(struct spw_call *call, unsigned begun_count)
     call->method->begin(call);
 }
 
+/* From now on the peer's end is heard of, and server.c finds the call. false = gRPC refused. Server's thread. */
+static bool watch_peer(struct spw_call *call)
+{
+    call->is_watched = true;
+    list_add(call);
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    op.data.recv_close_on_server.cancelled = &call->closed_cancelled;
+    if (start_batch(call, &op, 1, &call->close_event))
+        return true;
+    list_remove(call);
+    return false;
+}
+
 static void on_new(struct spw_call *call, bool ok)
 {
     struct spw_control *control = call->control;
@@ -222,13 +237,8 @@ static void on_new(struct spw_call *call, bool ok)
         spw_call_arm(control, call->door, call->method);
     call->begun = true;
     unsigned begun_count = atomic_fetch_add(&control->begun, 1) + 1;
-    list_add(call);
-    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
-    op.data.recv_close_on_server.cancelled = &call->closed_cancelled;
-    if (start_batch(call, &op, 1, &call->close_event))
+    if ((call->method && call->method->is_short) || watch_peer(call))
         begin(call, begun_count);
-    else
-        list_remove(call);
     spw_call_release(call);
 }
 
@@ -248,7 +258,7 @@ static void on_close(struct spw_call *call, bool ok)
 void spw_call_run(struct spw_call *call, spw_call_fn *fn)
 {
     bool late = gpr_time_cmp(gpr_now(call->deadline.clock_type), call->deadline) >= 0;
-    if (late || spw_call_is_cancelled(call))
+    if (!call->is_done && (late || spw_call_is_cancelled(call)))
         spw_call_refuse(call, late ? GRPC_STATUS_DEADLINE_EXCEEDED : GRPC_STATUS_CANCELLED,
                         "the caller gave up before it was begun: nothing was changed");
     else
@@ -283,7 +293,8 @@ void spw_call_at_once(struct spw_call *call, spw_call_fn *fn)
     bool others = control->jobs_posted; /* were here before */
     pthread_mutex_unlock(&control->lock);
     if (others || !spw_loop_enter(control->loop)) {
-        spw_call_to_loop(call, fn);
+        if (watch_peer(call))
+            spw_call_to_loop(call, fn);
         return;
     }
     spw_call_run(call, fn);
@@ -305,12 +316,34 @@ static bool claim_end(struct spw_call *call)
     return mine;
 }
 
+/* Which of control's counts a status belongs to. */
+static int result_of(grpc_status_code code)
+{
+    switch (code) {
+    case GRPC_STATUS_OK:
+        return 0;
+    case GRPC_STATUS_INVALID_ARGUMENT:
+    case GRPC_STATUS_NOT_FOUND:
+    case GRPC_STATUS_ABORTED:
+    case GRPC_STATUS_FAILED_PRECONDITION:
+    case GRPC_STATUS_OUT_OF_RANGE:
+        return 1;
+    case GRPC_STATUS_PERMISSION_DENIED:
+    case GRPC_STATUS_UNIMPLEMENTED:
+    case GRPC_STATUS_RESOURCE_EXHAUSTED:
+        return 2;
+    default:
+        return 3;
+    }
+}
+
 /* SEND_STATUS, with what has to go before it. Trailing metadata names our status and the field at fault. */
 static void end(struct spw_call *call, grpc_status_code code, const char *text, const char *status_name,
                 const ProtobufCMessage *message)
 {
     if (!claim_end(call))
         return;
+    atomic_fetch_add_explicit(&call->control->ended[result_of(code)], 1, memory_order_relaxed);
     char field[64];
     spw_error_field(text, field, sizeof field);
     grpc_metadata trailing[2];
@@ -327,9 +360,13 @@ static void end(struct spw_call *call, grpc_status_code code, const char *text, 
     grpc_slice details = grpc_slice_from_copied_string(text);
     grpc_byte_buffer *buffer = message ? message_to_buffer(message) : NULL;
 
-    grpc_op ops[3];
+    grpc_op ops[4];
     memset(ops, 0, sizeof ops);
     size_t count = 0;
+    if (!call->is_watched) { /* a server has to ask once, and this saves a batch of its own */
+        ops[count].op = GRPC_OP_RECV_CLOSE_ON_SERVER;
+        ops[count++].data.recv_close_on_server.cancelled = &call->closed_cancelled;
+    }
     if (!call->initial_sent) /* nobody sends any more: no lock needed */
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
     call->initial_sent = true;

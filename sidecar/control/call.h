@@ -46,6 +46,7 @@ struct spw_call {
     spw_call_fn *on_closed;          /* server's thread: the peer is answered or gone */
     spw_call_fn *on_free;            /* any thread: free `own` */
     void *keeping;                   /* persist.c's, freed with the call */
+    bool is_done;                    /* what was asked for is: it goes on though the caller has given up */
 
     /* Private to call.c and server.c. */
     grpc_call *grpc;
@@ -55,7 +56,8 @@ struct spw_call {
     grpc_byte_buffer *payload; /* first message, as received */
     grpc_byte_buffer *received;
     int closed_cancelled;
-    bool begun; /* in control's list of calls */
+    bool begun;      /* counted by control */
+    bool is_watched; /* in control's list of calls; its peer's end is waited for */
     atomic_uint holds;
     atomic_bool cancelled;
     bool initial_sent, sending, finished; /* under control's lock */

@@ -22,7 +22,7 @@ struct place {
 
 struct spw_expiry {
     struct spw_control *control;
-    struct spw_loop_timer timer;
+    struct spw_loop_timer timer; /* armed while a place is used */
     struct place places[PLACES_COUNT];
 };
 
@@ -210,6 +210,9 @@ static uint64_t left_ms(const struct spw_expiry *expiry, enum spw_expiry_kind ki
                         const char *limiter)
 {
     uint64_t now_ns = spw_loop_now_ns(expiry->control->loop);
+    if (!spw_loop_timer_armed(
+            &expiry->timer)) /* nearly always, and looked for with each limit that is told */
+        return 0;
     for (size_t i = 0; i < PLACES_COUNT; i++) {
         const struct place *place = &expiry->places[i];
         if (place->used && place->before.kind == kind && strcmp(place->before.account, account) == 0 &&

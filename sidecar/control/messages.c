@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/spw_text.h"
+
 Spillway__V1__Rate *spw_message_rate(struct spw_arena *arena, const struct spw_rate *rate)
 {
     Spillway__V1__Rate *message = spw_arena_zalloc(arena, sizeof *message);
@@ -16,6 +18,21 @@ Spillway__V1__Rate *spw_message_rate(struct spw_arena *arena, const struct spw_r
     return message;
 }
 
+/* "20/2s" of two pods is "10/s"; a window's length is its own. */
+static struct spw_rate shortest(const struct spw_rate *rate, enum spw_limiter_kind kind)
+{
+    const uint64_t second_ns = UINT64_C(1000000000);
+    uint64_t a = rate->tokens_count, b = rate->period_ns / second_ns;
+    if (kind == SPW_LIMITER_WINDOW || !a || rate->period_ns % second_ns)
+        return *rate;
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (struct spw_rate){rate->tokens_count / a, rate->period_ns / a};
+}
+
 Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw_limit_view *view)
 {
     Spillway__V1__Limit *message = spw_arena_zalloc(arena, sizeof *message);
@@ -24,7 +41,8 @@ Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw
     message->rate = spw_message_rate(arena, &view->limit.rate);
     SPW_SET(message, burst, view->limit.burst_count);
     SPW_SET(message, pods, view->limit.pods_count);
-    message->pod_rate = spw_message_rate(arena, &view->pod_rate);
+    struct spw_rate pod_rate = shortest(&view->pod_rate, view->limit.kind);
+    message->pod_rate = spw_message_rate(arena, &pod_rate);
     SPW_SET(message, pod_burst, view->pod_burst_count);
     SPW_SET(message, version, view->version);
     SPW_SET(message, tokens_milli, view->tokens_milli);
@@ -33,11 +51,14 @@ Spillway__V1__Limit *spw_message_limit(struct spw_arena *arena, const struct spw
     SPW_SET(message, observed_only, (view->switches & SPW_SWITCH_OBSERVE) != 0);
     static const char *const kinds[] = {"bucket", "leaky", "window"};
     static const char *const endpoints[SPW_ENDPOINTS_COUNT] = {"calculate", "record", "other", "refund"};
-    char names[48] = "";
-    for (uint32_t i = 0; i < SPW_ENDPOINTS_COUNT; i++)
-        if (view->endpoints >> i & 1)
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", names[0] ? "," : "",
-                     endpoints[i]);
+    char names[48];
+    struct spw_text list = spw_text_on(names, sizeof names);
+    for (uint32_t i = 0; i < SPW_ENDPOINTS_COUNT; i++) {
+        if (!(view->endpoints >> i & 1))
+            continue;
+        spw_text_put(&list, list.used ? "," : "");
+        spw_text_put(&list, endpoints[i]);
+    }
     message->limiter = spw_arena_copy(arena, view->limiter, sizeof view->limiter);
     message->kind = (char *)kinds[view->limit.kind % 3]; /* protobuf-c has no const, and only reads */
     message->endpoints = spw_arena_copy(arena, names, sizeof names);

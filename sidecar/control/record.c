@@ -21,10 +21,14 @@
 
 #define LOOK_NS UINT64_C(250000000)
 
+/* Beside each text what it was made from: words are made only of what is different. */
 struct limiter_seen {
     bool there;
     char name[32];
     uint64_t switches;
+    struct spw_conf_limit limit;
+    struct spw_rate pod_rate;
+    bool adopted;
     char text[200];
 };
 
@@ -32,6 +36,7 @@ struct account_seen {
     bool there;
     char name[SPW_NAME_BYTES];
     struct limiter_seen limiters[SPW_LIMITERS_PER_ACCOUNT];
+    struct spw_breaker_view view;
     char breaker[160], gate[48];
     uint32_t epoch;
     uint64_t version;
@@ -153,6 +158,29 @@ static void write_down(struct spw_record *record, const struct news *news, const
             *doer->cause ? ", " : "", doer->cause);
 }
 
+static bool same_rate(const struct spw_rate *a, const struct spw_rate *b)
+{
+    return a->tokens_count == b->tokens_count && a->period_ns == b->period_ns;
+}
+
+/* Nothing that would be told of. */
+static bool limiter_is_as_seen(const struct limiter_seen *seen, const struct spw_limit_view *view)
+{
+    return seen->there && seen->switches == view->switches && seen->adopted == view->observed_limit_adopted &&
+           same_rate(&seen->limit.rate, &view->limit.rate) && same_rate(&seen->pod_rate, &view->pod_rate) &&
+           seen->limit.burst_count == view->limit.burst_count &&
+           seen->limit.pods_count == view->limit.pods_count && seen->limit.kind == view->limit.kind &&
+           strncmp(seen->name, view->limiter, sizeof seen->name) == 0;
+}
+
+static bool breaker_is_as_seen(const struct spw_breaker_view *seen, const struct spw_breaker_view *view)
+{
+    return strcmp(seen->state, view->state) == 0 && strcmp(seen->forced, view->forced) == 0 &&
+           memcmp(&seen->conf, &view->conf, sizeof seen->conf) == 0 &&
+           (seen->gate_shut_for_ms != 0) == (view->gate_shut_for_ms != 0) &&
+           strcmp(seen->gate_source, view->gate_source) == 0;
+}
+
 static void look_at_limiters(struct spw_record *record, uint32_t index, struct account_seen *seen,
                              const struct spw_doer *doer, bool quiet)
 {
@@ -164,6 +192,11 @@ static void look_at_limiters(struct spw_record *record, uint32_t index, struct a
             old->there = false;
             continue;
         }
+        if (limiter_is_as_seen(old, &view))
+            continue;
+        fresh.limit = view.limit;
+        fresh.pod_rate = view.pod_rate;
+        fresh.adopted = view.observed_limit_adopted;
         memcpy(fresh.name, view.limiter, sizeof fresh.name);
         fresh.switches = view.switches;
         limit_text(&view, fresh.text, sizeof fresh.text);
@@ -188,6 +221,10 @@ static void look_at_breaker(struct spw_record *record, uint32_t index, struct ac
     char breaker[sizeof seen->breaker], gate[sizeof seen->gate];
     if (spw_state_breaker_at(record->control->state, index, spw_loop_now_ns(record->control->loop), &view))
         return;
+    seen->version = view.version;
+    if (*seen->breaker && breaker_is_as_seen(&seen->view, &view))
+        return;
+    seen->view = view;
     breaker_text(&view, breaker, sizeof breaker);
     gate_text(&view, gate, sizeof gate);
     struct news news = {"breaker", seen->name, NULL, seen->breaker, breaker, view.version};
@@ -198,7 +235,6 @@ static void look_at_breaker(struct spw_record *record, uint32_t index, struct ac
         write_down(record, &news, doer);
     memcpy(seen->breaker, breaker, sizeof breaker);
     memcpy(seen->gate, gate, sizeof gate);
-    seen->version = view.version;
 }
 
 static void look_at_account(struct spw_record *record, uint32_t index, const char *wanted,
