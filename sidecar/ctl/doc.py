@@ -17,6 +17,14 @@ only, until its next start. Tables for people, `--json` for machines.
 
 At night: `spillwayctl why` says why orders fall back and prints the command that would help; `--for 2h` lets a change go
 back by itself; `spillwayctl audit` says who did what; `spillwayctl watch` tells it as it happens.
+
+From outside the pod, where `listen.control_tls` is configured, with a certificate that has a role there:
+
+```sh
+export SPILLWAY_CONTROL=spillway.shop.svc:8393 SPILLWAY_CA=ca.crt SPILLWAY_CERT=me.crt SPILLWAY_KEY=me.key
+spillwayctl status
+kubectl port-forward POD 8393 & spillwayctl --address 127.0.0.1:8393 --server-name spillway.shop.svc status
+```
 """
 
 
