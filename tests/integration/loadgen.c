@@ -3,6 +3,7 @@
  *
  *   loadgen quote   --name N [--account A] [--pause-us N] [--count N]    spw_quote, then spw_order_placed
  *   loadgen acquire --name N [--account A] [--pause-us N] [--count N]    spw_acquire, and spw_report of a good answer
+ *           [--answer STATUS]                                            or of this one
  *
  * --first N: turns are counted from N. Ids follow from name and turn: who goes on after a kill with the number of lines
  * that the dead one wrote repeats its last turn under the same decision id.
@@ -20,6 +21,7 @@
 struct load {
     const char *mode, *name, *account;
     uint64_t pause_us, count, first;
+    uint32_t answer;
 };
 
 static volatile sig_atomic_t stopping;
@@ -32,12 +34,15 @@ static void stop(int number)
 
 static bool read_arguments(int argc, char **argv, struct load *load)
 {
-    static const struct option options[] = {
-        {"name", required_argument, NULL, 'n'},     {"account", required_argument, NULL, 'a'},
-        {"pause-us", required_argument, NULL, 'p'}, {"count", required_argument, NULL, 'c'},
-        {"first", required_argument, NULL, 'f'},    {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"account", required_argument, NULL, 'a'},
+                                            {"pause-us", required_argument, NULL, 'p'},
+                                            {"count", required_argument, NULL, 'c'},
+                                            {"first", required_argument, NULL, 'f'},
+                                            {"answer", required_argument, NULL, 's'},
+                                            {NULL, 0, NULL, 0}};
     int option;
-    *load = (struct load){.account = "main", .pause_us = 5000, .count = UINT64_MAX};
+    *load = (struct load){.account = "main", .pause_us = 5000, .count = UINT64_MAX, .answer = 200};
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
         case 'n':
@@ -54,6 +59,9 @@ static bool read_arguments(int argc, char **argv, struct load *load)
             break;
         case 'f':
             load->first = strtoull(optarg, NULL, 10);
+            break;
+        case 's':
+            load->answer = (uint32_t)strtoul(optarg, NULL, 10);
             break;
         default:
             return false;
@@ -100,7 +108,7 @@ static int quote_turn(struct spw_client *client, const struct load *load, uint64
                   map ? map->generation : 0);
 }
 
-static int acquire_turn(struct spw_client *client, struct spw_ref *ref)
+static int acquire_turn(struct spw_client *client, struct spw_ref *ref, uint32_t answer)
 {
     static const char *const verdicts[] = {"ALLOW", "DENY", "NEVER", "NOT_ATTACHED", "BAD_HANDLE"};
     struct spw_ticket ticket;
@@ -108,7 +116,7 @@ static int acquire_turn(struct spw_client *client, struct spw_ref *ref)
     struct spw_admission a = spw_acquire(client, ref, 1, 0, &ticket);
     uint64_t told_ns = spw_now_ns();
     if (a.may_call)
-        spw_report(client, &ticket, 200, -1);
+        spw_report(client, &ticket, answer, -1);
     return printf("{\"begun_ns\":%" PRIu64 ",\"told_ns\":%" PRIu64 ",\"verdict\":\"%s\",\"cause\":\"%s\","
                   "\"may_call\":%s,\"version\":%" PRIu64 "}\n",
                   begun_ns, told_ns, verdicts[a.verdict], spw_cause_name(a.cause),
@@ -134,7 +142,7 @@ int main(int argc, char **argv)
     (void)spw_attach(&client, NULL);
     spw_ref_init(&ref, load.account, "web");
     for (uint64_t turn = load.first; turn - load.first < load.count && !stopping; turn++) {
-        if ((quotes ? quote_turn(&client, &load, turn) : acquire_turn(&client, &ref)) < 0)
+        if ((quotes ? quote_turn(&client, &load, turn) : acquire_turn(&client, &ref, load.answer)) < 0)
             return 1;
         usleep((useconds_t)load.pause_us);
     }

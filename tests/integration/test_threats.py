@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from harness import KEY, WATCHDOG_S
+from harness import BIN, KEY, WATCHDOG_S, until
 
 SIDECAR_UID, APP_UID, GROUP = 23456, 12345, 54321
 
@@ -150,3 +150,28 @@ print(json.dumps({}))
     assert answer.status in (200, 503)
     if answer.json["decision"] == "fallback":
         assert answer.json["tax"] == "6.71"
+
+
+SPENDER = r"""
+import json, os, subprocess, sys
+def acquire(*words):
+    out = subprocess.run(["LOADGEN", "acquire", "--name", "evil", "--pause-us", "0", *words], check=True, text=True,
+                         env={**os.environ, "SPILLWAY_PUB_DIR": sys.argv[1], "SPILLWAY_RW_DIR": sys.argv[2]},
+                         stdout=subprocess.PIPE).stdout
+    return [json.loads(line) for line in out.splitlines()]
+print(json.dumps({"asked": acquire("--count", "4000"), "lied": acquire("--count", "20000", "--answer", "503")}))
+"""
+
+
+def test_it_can_spend_the_pods_share_and_open_the_breaker_and_a_person_undoes_that(attacked):
+    sidecar, run = attacked
+    done = run(SPENDER.replace("LOADGEN", str(BIN / "loadgen")))
+    asked = done["asked"]
+    allowed = [one for one in asked if one["may_call"]]
+    elapsed_s = (asked[-1]["told_ns"] - asked[0]["begun_ns"]) / 1e9
+    assert 0 < len(allowed) <= 1000 + 1000 * elapsed_s + 1, "the pod's share and no more"
+    # Outcomes are taken from whoever reports them: a lie opens the breaker of this pod.
+    assert any(one["may_call"] for one in done["lied"]) and done["lied"][-1]["cause"] == "breaker-open", done["lied"][-1]
+    assert sidecar.quote().json["fallback"]["type"] == "circuit-breaker-open"
+    sidecar.ctl("breaker", "reset", "main")
+    until(lambda: sidecar.quote().json["decision"] == "live", "a live answer once tokens are back")
