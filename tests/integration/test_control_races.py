@@ -213,7 +213,7 @@ def test_for_a_time_over_reload_restart_and_a_later_change(place):
         gone = [c for c in rpc.AuditStub(channel).List(pb.ListAuditRequest()).changes if c.cause == "expiry"]
         assert [c.after.split()[0] for c in gone] == ["70/s"]
         # What a reload changed meanwhile stays.
-        set_limit(channel, rate=pb.Rate(text="5/s"), for_ms=1000)
+        set_limit(channel, rate=pb.Rate(text="5/s"), for_ms=5000)
         place.write_config({"accounts": {"main": {"limit": {"rate": "60/s"}}}})
         sidecar.signal(signal.SIGHUP)
         until(lambda: get_limit(channel).rate.text == "60/s", "the reload")

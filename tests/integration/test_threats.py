@@ -155,11 +155,12 @@ print(json.dumps({}))
 SPENDER = r"""
 import json, os, subprocess, sys
 def acquire(*words):
-    out = subprocess.run(["LOADGEN", "acquire", "--name", "evil", "--pause-us", "0", *words], check=True, text=True,
+    out = subprocess.run(["LOADGEN", "acquire", "--name", "evil", *words], check=True, text=True,
                          env={**os.environ, "SPILLWAY_PUB_DIR": sys.argv[1], "SPILLWAY_RW_DIR": sys.argv[2]},
                          stdout=subprocess.PIPE).stdout
     return [json.loads(line) for line in out.splitlines()]
-print(json.dumps({"asked": acquire("--count", "4000"), "lied": acquire("--count", "20000", "--answer", "503")}))
+print(json.dumps({"asked": acquire("--pause-us", "0", "--count", "4000"),
+                  "lied": acquire("--pause-us", "500", "--count", "3000", "--answer", "503")}))
 """
 
 
