@@ -251,7 +251,8 @@ static int tell(const struct spw_client_call *call)
             ? ": is it running? Does --ca hold the authority of its certificate, which names this host (else "
               "--server-name)? Is the authority of --cert in its listen.control_tls.client_ca_file?"
         : strncmp(ctl->address, "unix:", 5) != 0
-            ? ": is the sidecar running? A port of listen.control_tls wants --ca, --cert and --key"
+            ? ": is the sidecar running? name another address by --address or SPILLWAY_CONTROL; a port of "
+              "listen.control_tls wants --ca, --cert and --key"
             : ": is the sidecar running? name another address by --address or SPILLWAY_CONTROL";
     if (ctl->json) {
         json_t *object = json_pack("{s:{s:s, s:s*, s:s*, s:s}}", "error", "code", code_name(call->status),
