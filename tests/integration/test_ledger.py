@@ -19,7 +19,7 @@ from control_stubs import stubs
 from harness import BIN, quote_body, until
 
 INVALID, TIMEOUT = -1, -14
-MANY = int(os.environ.get("SPW_LEDGER_FLAGS", "10000"))
+MANY = int(os.environ.get("SPW_LEDGER_FLAGS", "5000"))
 # A page cache of SQLite's is 2 MiB, a page of the export 64 flags. A sanitizer keeps what was freed: nothing is to be seen.
 MORE_MAX_KIB = 2**40 if os.environ.get("SPILLWAY_SANITIZED") else 32 * 1024
 DRAINED = {"limit": {"rate": "0/s", "burst": None}}  # every quote is a fallback
