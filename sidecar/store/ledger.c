@@ -134,13 +134,10 @@ int spw_ledger_settle(sqlite3 *db)
 {
     sqlite3_busy_timeout(db, BUSY_MS);
     sqlite3_extended_result_codes(db, 1);
-    /* FULL: a commit is on the disk when it returns. The limit keeps a write-ahead log small after a burst. In memory: what
-     * the savepoint of each record might have to undo, which is nothing that a file should be written for. */
+    /* FULL: a commit is on the disk when it returns. The limit keeps a write-ahead log small after a burst. */
     return sqlite3_exec(
-        db,
-        "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;"
-        " PRAGMA temp_store=MEMORY",
-        NULL, NULL, NULL);
+        db, "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF", NULL,
+        NULL, NULL);
 }
 
 /* The directory must be there: a misspelt path is the operator's to correct, no full disk. */
@@ -252,6 +249,10 @@ static enum spw_status open_connection(struct spw_ledger *ledger, const char *fi
         status = check_whole(ledger->db, file, err);
     if (status == SPW_STATUS_OK)
         status = spw_schema_ensure(ledger->db, file, err);
+    /* What a record's savepoint might have to undo is nothing to write a file for. Not before: the sort of an index over a
+     * whole table is. */
+    if (status == SPW_STATUS_OK)
+        (void)sqlite3_exec(ledger->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
     return status == SPW_STATUS_OK ? switch_to_wal(ledger->db, file, err) : status;
 }
 
