@@ -320,12 +320,34 @@ static bool take_id(struct spw_door_request *request, const char *what, const ch
     return true;
 }
 
+/* A name out of the query. false: answered. */
+static bool take_query(struct spw_door_request *request, const char *name, const char *what, char *out,
+                       size_t room)
+{
+    const char *value = spw_door_query(request, name);
+    bool ok = !value || (strlen(value) < room && spw_text_is_name(value));
+    if (ok && value)
+        memcpy(out, value, strlen(value) + 1);
+    if (!ok)
+        answer_error(request, 400, "bad-request", what);
+    return ok;
+}
+
+/* id NULL: it stands in the query, where it may be any text. */
 static void order_cancelled(struct spw_quote_door *door, struct spw_door_request *request, const char *id,
                             size_t bytes)
 {
     struct spw_order_record record = {.op = SPW_ORDER_CANCELLED, .created_unix_ms = spw_wall_ms()};
-    if (take_id(request, "the order id in the path is empty or too long", id, bytes, record.order_id,
-                sizeof record.order_id))
+    static const char bad_id[] = "order_id: at most 71 bytes of text without control characters are expected";
+    bool ok = id ? take_id(request, "the order id in the path is empty or too long", id, bytes,
+                           record.order_id, sizeof record.order_id)
+                 : take_query(request, "order_id", bad_id, record.order_id, sizeof record.order_id);
+    if (ok && !record.order_id[0]) {
+        answer_error(request, 400, "bad-request", bad_id);
+        ok = false;
+    }
+    if (ok && take_query(request, "account", "account: the name of one is expected", record.account,
+                         sizeof record.account))
         record_order(door, request, &record);
 }
 
@@ -399,7 +421,8 @@ static void handle(void *owner, struct spw_door_request *request)
     bool is_quote = strcmp(path, "/spillway/v1/quote") == 0,
          is_order = strcmp(path, "/spillway/v1/orders") == 0;
     bool is_decisions = strcmp(path, "/spillway/v1/decisions") == 0;
-    bool is_cancel = has_id(path, "/spillway/v1/orders/", "/cancel", &id, &id_bytes);
+    bool is_cancel = has_id(path, "/spillway/v1/orders/", "/cancel", &id, &id_bytes) ||
+                     strcmp(path, "/spillway/v1/orders/cancel") == 0;
     bool is_abandon = !is_cancel && has_id(path, "/spillway/v1/quotes/", "/abandon", &id, &id_bytes);
     if (!admit(door, request))
         return;

@@ -32,6 +32,7 @@ static int keep_damaged(struct spw_batch *batch, uint32_t head, size_t bytes, co
     int rc = spw_statement_run(statement);
     if (rc != SQLITE_OK)
         return rc;
+    batch->damage = reason;
     if (sqlite3_changes(batch->ledger->db) > 0)
         batch->counts.damaged_count++;
     else
@@ -129,10 +130,8 @@ int spw_drain_batch(struct spw_batch *batch, const char *file, const struct spw_
     }
     if (batch->counts.damaged_count > counts->damaged_count)
         spw_log(SPW_LOG_WARN, "store.damaged",
-                "%llu cell(s) held no usable record; kept in the table damaged: a client of another version, "
-                "or one that "
-                "was taken over",
-                (unsigned long long)(batch->counts.damaged_count - counts->damaged_count));
+                "%llu cell(s) held no usable record; kept in the table damaged. The last one: %s",
+                (unsigned long long)(batch->counts.damaged_count - counts->damaged_count), batch->damage);
     *counts = batch->counts;
     *cursor = at;
     return SQLITE_OK;

@@ -18,6 +18,7 @@ struct spw_batch {
     const struct spw_map *map;
     struct spw_store_counts counts; /* as they will be after the commit */
     int64_t now_unix_ms;
+    const char *damage; /* the last record's that was kept aside: why */
     uint32_t heads[SPW_BATCH_MAX_COUNT];
     uint32_t heads_count;
     uint8_t bytes[SPW_RECORD_MAX];

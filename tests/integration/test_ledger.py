@@ -11,6 +11,7 @@ import pathlib
 import sqlite3
 import subprocess
 import time
+import urllib.parse
 
 import grpc
 import pytest
@@ -451,6 +452,34 @@ def test_an_answer_that_cannot_be_durable_is_given_all_the_same(drained, place):
         holder.execute("ROLLBACK")
     drained.flag(answer.json["fallback"]["flag_id"])
     until(lambda: drained.metric("spillway_store_writable") == 1, "the alarm's end")
+
+
+def test_any_order_can_be_cancelled(place):
+    """Ids that no path can hold, and an id that orders of two accounts have."""
+    mock = place.mock("--rate", "0.092")
+    place.config["accounts"]["other"] = place.account(mock.url, **DRAINED)
+    sidecar = place.sidecar(mock, account=DRAINED)
+    ids = ["a/b c", "é☃", "=1+1", "plain"]
+    for name in ids:
+        sidecar.order(fallback(sidecar)["quote_id"], name, "6.71")
+    for account in ("main", "other"):
+        sidecar.order(fallback(sidecar, account=account)["quote_id"], "twice", "6.71")
+    confirmed(sidecar, 6)
+
+    def cancel(status=202, **query):
+        answer = sidecar.post("/spillway/v1/orders/cancel?" + urllib.parse.urlencode(query))
+        assert answer.status == status, answer
+    for name in ids:
+        cancel(order_id=name)
+    until(lambda: sidecar.metric("spillway_flags", state="cancelled") == 4, "four cancelled")
+    assert sidecar.post("/spillway/v1/orders/twice/cancel").status == 202
+    sidecar.wait_log("orders of several accounts have this id, and it names no account")
+    confirmed(sidecar, 2)
+    assert sidecar.post("/spillway/v1/orders/twice/cancel?account=other").status == 202
+    confirmed(sidecar, 1)
+    assert place.sql("SELECT account FROM orders WHERE order_state=1") == [("main",)]
+    for query in ({}, {"order_id": ""}, {"order_id": "x" * 72}, {"order_id": "a\nb"}, {"order_id": "a", "account": "x" * 99}):
+        cancel(400, **query)
 
 
 def test_a_quote_is_abandoned_by_http(drained):
