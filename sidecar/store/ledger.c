@@ -348,6 +348,18 @@ static int count_by(sqlite3 *db, const char *sql, uint64_t *out, uint32_t codes)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+int spw_ledger_order_counts(struct spw_ledger *ledger, struct spw_store_counts *out)
+{
+    uint64_t orders[2] = {0};
+    int rc = read_numbers(
+        ledger->db,
+        "SELECT count(*) FILTER (WHERE order_state>0), count(*) FILTER (WHERE order_state=2) FROM orders",
+        orders, 2);
+    out->orders_placed_count = orders[0];
+    out->orders_cancelled_count = orders[1];
+    return rc;
+}
+
 /* What is not of another code is of code 0. */
 static void fill_rest(uint64_t *by_code, uint32_t codes, uint64_t all)
 {
@@ -388,7 +400,7 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
                                   struct spw_error *err)
 {
     memset(out, 0, sizeof *out);
-    uint64_t numbers[6] = {0}, orders[2] = {0};
+    uint64_t numbers[6] = {0};
     int rc = read_numbers(
         ledger->db,
         "SELECT max(newest_sequence, (SELECT ifnull(max(sequence),0) FROM flags)), duplicate_count,"
@@ -399,11 +411,7 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
     if (rc == SQLITE_OK)
         rc = spw_ledger_row_counts(ledger, out);
     if (rc == SQLITE_OK)
-        rc = read_numbers(
-            ledger->db,
-            "SELECT count(*) FILTER (WHERE order_state>0), count(*) FILTER (WHERE order_state=2) FROM"
-            " orders",
-            orders, 2);
+        rc = spw_ledger_order_counts(ledger, out);
     if (rc == SQLITE_OK)
         rc = read_numbers(ledger->db, "SELECT count(*) FROM damaged", &out->damaged_count, 1);
     if (rc == SQLITE_OK)
@@ -421,7 +429,5 @@ enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, s
     out->newest_change = numbers[3];
     out->acknowledged_change = numbers[4];
     out->removed_sequence = numbers[5];
-    out->orders_placed_count = orders[0];
-    out->orders_cancelled_count = orders[1];
     return SPW_STATUS_OK;
 }

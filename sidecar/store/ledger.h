@@ -80,6 +80,9 @@ enum spw_statement {
     SPW_STATEMENT_REMOVE_ASIDE,
     SPW_STATEMENT_REMOVE_ROWS,
     SPW_STATEMENT_REMOVE_MARK,
+    SPW_STATEMENT_REMOVE_QUOTES,
+    SPW_STATEMENT_REMOVE_ORDERS,
+    SPW_STATEMENT_REMOVE_ABANDONED,
     SPW_STATEMENTS
 };
 
@@ -111,6 +114,9 @@ int spw_ledger_settle(sqlite3 *db);
 
 enum spw_status spw_ledger_counts(struct spw_ledger *ledger, const char *file, struct spw_store_counts *out,
                                   struct spw_error *err) SPW_WARN_UNUSED;
+
+/* Only how many orders there are, and how many of them were cancelled. */
+int spw_ledger_order_counts(struct spw_ledger *ledger, struct spw_store_counts *out);
 
 /* Only how many rows there are in which state. */
 int spw_ledger_row_counts(struct spw_ledger *ledger, struct spw_store_counts *out);

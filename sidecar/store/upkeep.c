@@ -220,6 +220,41 @@ static int forget_rows(const struct spw_upkeep *upkeep, struct spw_batch *batch,
     return spw_ledger_row_counts(batch->ledger, &batch->counts);
 }
 
+/* As old, and named by no row any more: orders of live quotes, those of rows that are gone, and abandonments. The first two
+ * find the same orders: one without its quotes is named by no row either. */
+#define OLD_ORDERS                                                                                           \
+    "(SELECT order_row FROM orders AS o WHERE placed_created_unix_ms<?1 AND cancelled_created_unix_ms<?1"    \
+    " AND NOT EXISTS(SELECT 1 FROM order_quotes AS q JOIN flags AS f ON f.quote_id=q.quote_id"               \
+    " WHERE q.order_row=o.order_row) ORDER BY placed_created_unix_ms LIMIT 500)"
+
+static int forget_orders(const struct spw_upkeep *upkeep, struct spw_batch *batch)
+{
+    static const struct {
+        enum spw_statement which;
+        const char *sql;
+    } steps[] = {
+        {SPW_STATEMENT_REMOVE_QUOTES, "DELETE FROM order_quotes WHERE order_row IN " OLD_ORDERS},
+        {SPW_STATEMENT_REMOVE_ORDERS, "DELETE FROM orders WHERE order_row IN " OLD_ORDERS},
+        {SPW_STATEMENT_REMOVE_ABANDONED,
+         "DELETE FROM abandoned WHERE quote_id IN (SELECT quote_id FROM abandoned AS a WHERE"
+         " abandoned_unix_ms<?1 AND NOT EXISTS(SELECT 1 FROM flags AS f WHERE f.quote_id=a.quote_id)"
+         " LIMIT 500)"},
+    };
+    int rc = SQLITE_OK, changes = sqlite3_total_changes(batch->ledger->db);
+    if (!upkeep->care.rows_days)
+        return SQLITE_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && rc == SQLITE_OK; i++) {
+        sqlite3_stmt *statement = spw_ledger_prepare(batch->ledger, steps[i].which, steps[i].sql);
+        if (!statement)
+            return spw_ledger_failure(batch->ledger);
+        sqlite3_bind_int64(statement, 1, batch->now_unix_ms - upkeep->care.rows_days * DAY_MS);
+        rc = spw_statement_run(statement);
+    }
+    if (rc == SQLITE_OK && sqlite3_total_changes(batch->ledger->db) != changes)
+        rc = spw_ledger_order_counts(batch->ledger, &batch->counts);
+    return rc;
+}
+
 int spw_upkeep_run(struct spw_upkeep *upkeep, struct spw_batch *batch, int64_t now_ms, bool *more)
 {
     uint32_t given_up = 0;
@@ -232,6 +267,8 @@ int spw_upkeep_run(struct spw_upkeep *upkeep, struct spw_batch *batch, int64_t n
         rc = find_unacknowledged(upkeep, batch);
     if (rc == SQLITE_OK)
         rc = forget_rows(upkeep, batch, more);
+    if (rc == SQLITE_OK)
+        rc = forget_orders(upkeep, batch);
     if (rc == SQLITE_OK)
         rc = count_orphans(upkeep, batch, now_ms);
     if (rc == SQLITE_OK)

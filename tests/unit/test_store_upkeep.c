@@ -124,6 +124,35 @@ static void rows_are_removed_from_the_front_only(void **state)
     assert_int_equal(0, kit_counts(kit).orphans_count);
 }
 
+/* Orders of quotes that no row has: live ones, and those of rows that are gone. */
+static void orders_that_no_row_names_are_forgotten(void **state)
+{
+    struct kit *kit = *state;
+    const int64_t now = spw_wall_ms(), old = now - 401 * INT64_C(86400000);
+    kit->care.rows_days = 400;
+    kit_open(kit);
+    flag_with_address(kit, "held");
+    kit_order(kit, SPW_ORDER_PLACED, "o-held", "held", "main", 993, old);
+    kit_order(kit, SPW_ORDER_PLACED, "o-live", "live", "main", 993, old);
+    kit_order(kit, SPW_ORDER_PLACED, "o-back", "back", "main", 993, old);
+    kit_order(kit, SPW_ORDER_CANCELLED, "o-back", NULL, "main", 0, now); /* the last that was heard of it */
+    kit_order(kit, SPW_ORDER_CANCELLED, "o-none", NULL, "main", 0, old);
+    kit_order(kit, SPW_ORDER_PLACED, "o-new", "new", "main", 993, now);
+    kit_order(kit, SPW_ORDER_ABANDONED, "", "cart", "", 0, old);
+    kit_order(kit, SPW_ORDER_ABANDONED, "", "fresh", "", 0, now);
+    kit_settle(kit);
+    restart(kit);
+    while (kit_number(kit, "SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM abandoned)") != 4)
+        usleep(1000);
+    assert_int_equal(
+        3, kit_number(kit, "SELECT count(*) FROM orders WHERE order_id IN ('o-held','o-back','o-new')"));
+    assert_int_equal(3, kit_number(kit, "SELECT count(*) FROM order_quotes"));
+    while (kit_counts(kit).orders_placed_count != 3)
+        usleep(1000);
+    assert_int_equal(1, kit_counts(kit).orders_cancelled_count);
+    assert_int_equal(1, kit_counts(kit).by_state[SPW_FLAG_CONFIRMED]);
+}
+
 static void a_sound_ledger_has_no_orphan_and_no_stuck_row(void **state)
 {
     struct kit *kit = *state;
@@ -241,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(addresses_are_forgotten_and_money_is_kept),
         CASE(rows_are_removed_from_the_front_only),
+        CASE(orders_that_no_row_names_are_forgotten),
         CASE(a_sound_ledger_has_no_orphan_and_no_stuck_row),
         CASE(what_time_should_have_moved_is_counted),
         CASE(the_share_counts_placed_orders_only),
