@@ -267,8 +267,7 @@ struct spw_placed_account {
 struct spw_store_watched {
     struct spw_placed_account accounts[SPW_PLACED_ACCOUNTS_COUNT]; /* orders placed since the start */
     int64_t oldest_pending_unix_ms; /* placed; of the orders that wait to be reconciled; 0 = none waits */
-    int64_t
-        oldest_unacknowledged_unix_ms; /* changed last; of the rows that are in this pod only; 0 = none is */
+    int64_t oldest_unacknowledged_unix_ms; /* changed last; of the rows only this pod has; 0 = none */
 };
 void spw_store_watched(struct spw_store *store, struct spw_store_watched *out);
 
