@@ -68,8 +68,8 @@ static void usage(FILE *out)
     fprintf(out,
             "spillwayd: keeps checkout alive when a provider's rate limit gives out\n\n"
             "  spillwayd                        run\n"
-            "  spillwayd --check-config         check the configuration, its secrets and rate files; "
-            "tell the first fault\n"
+            "  spillwayd --check-config         check the configuration, its secrets, certificates and "
+            "rate files; tell the first fault\n"
             "  spillwayd --print-segment-bytes  the size of both segment files; reads no secrets and no "
             "rate files\n"
             "  spillwayd --version\n"
@@ -527,6 +527,8 @@ static int check(const struct spw_conf *conf, const struct arguments *a, struct 
     struct spw_rate_files files;
     enum spw_status status = spw_rate_files_read(&files, conf, err);
     spw_rate_files_clean_up(&files);
+    if (status == SPW_STATUS_OK)
+        status = spw_control_check(conf, err);
     if (status != SPW_STATUS_OK) {
         spw_conf_locate(conf, a->conf_path, err);
         fprintf(stderr, "spillwayd: %s\n", err->text);

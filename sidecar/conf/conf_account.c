@@ -77,7 +77,7 @@ static enum spw_status check_url(struct spw_check *c, const Spillway__V1__Accoun
         return status;
     if (http)
         return spw_check_fault(c, "ca_file", "does nothing with an http:// url: remove it");
-    return spw_check_readable(c, "ca_file", out->ca_file);
+    return spw_check_pem(c, "ca_file", out->ca_file, "CERTIFICATE");
 }
 
 /* --- provider ----------------------------------------------------------------------------------------------- */

@@ -102,6 +102,24 @@ enum spw_status spw_check_readable(struct spw_check *c, const char *field, const
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_check_pem(struct spw_check *c, const char *field, const char *path, const char *kind)
+{
+    enum spw_status status = spw_check_readable(c, field, path);
+    if (status || !c->references)
+        return status;
+    FILE *file = fopen(path, "re");
+    char line[256], end[48];
+    bool found = false;
+    snprintf(end, sizeof end, "%s-----", kind);
+    while (file && !found && fgets(line, sizeof line, file))
+        found = strncmp(line, "-----BEGIN ", 11) == 0 && strstr(line, end);
+    if (file)
+        fclose(file);
+    if (found)
+        return SPW_STATUS_OK;
+    return spw_check_fault(c, field, "%.200s holds no %s in PEM form: name one that does", path, kind);
+}
+
 enum spw_status spw_check_count(struct spw_check *c, const char *field, bool has, uint32_t value,
                                 uint32_t least, uint32_t most, uint32_t *out)
 {

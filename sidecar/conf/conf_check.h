@@ -51,6 +51,9 @@ enum spw_status spw_check_path(struct spw_check *c, const char *field, const cha
                                size_t room) SPW_WARN_UNUSED;
 /* A file to be read: readable, regular, not empty. Looked at only with c->references. */
 enum spw_status spw_check_readable(struct spw_check *c, const char *field, const char *path) SPW_WARN_UNUSED;
+/* The same, and there is one of the kind in it: "CERTIFICATE", "PRIVATE KEY". Whether it is good is for who uses it. */
+enum spw_status spw_check_pem(struct spw_check *c, const char *field, const char *path,
+                              const char *kind) SPW_WARN_UNUSED;
 enum spw_status spw_check_count(struct spw_check *c, const char *field, bool has, uint32_t value,
                                 uint32_t least, uint32_t most, uint32_t *out) SPW_WARN_UNUSED;
 enum spw_status spw_check_duration(struct spw_check *c, const char *field, const char *text,

@@ -22,7 +22,9 @@ static enum spw_status check_file(struct spw_check *c, const char *field, const 
     if (!text)
         return spw_check_fault(c, "control_tls", "%s is missing: write the path of %s", field, missing);
     enum spw_status status = spw_check_path(c, path, text, out, SPW_PATH_BYTES);
-    return status ? status : spw_check_readable(c, path, out);
+    return status
+               ? status
+               : spw_check_pem(c, path, out, strcmp(field, "key_file") == 0 ? "PRIVATE KEY" : "CERTIFICATE");
 }
 
 static enum spw_status check_roles(struct spw_check *c, const Spillway__V1__ControlTlsConfig *in,

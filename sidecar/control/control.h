@@ -41,6 +41,9 @@ struct spw_control_options {
     struct spw_reconcile *reconcile; /* NULL: nothing is reconciled */
 };
 
+/* What spw_control_start would find wrong with the files of listen.control_tls; for --check-config. */
+enum spw_status spw_control_check(const struct spw_conf *conf, struct spw_error *err) SPW_WARN_UNUSED;
+
 /* Opens the sockets and starts the thread; calls are answered as soon as the loop runs. Health says NOT_SERVING until
  * spw_control_serving_set. Fails with BUSY when a living sidecar holds the socket, INVALID or CONFLICT for a path or address
  * that cannot be used, SYSTEM otherwise; nothing is left behind then. The options' texts are copied. */

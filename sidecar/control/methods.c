@@ -7,15 +7,15 @@
 
 #define UNARY(service, name, role, message, fn)                                                              \
     {                                                                                                        \
-        "/spillway.v1." service "/" name, role, false, false, &spillway__v1__##message##__descriptor, fn,    \
-            false                                                                                            \
+        "/spillway.v1." service "/" name, role, false, false, false, &spillway__v1__##message##__descriptor, \
+            fn                                                                                               \
     }
 
 /* Answered where it was taken, as a rule (spw_call_at_once): its end is not waited for apart. */
 #define SHORT(service, name, role, message, fn)                                                              \
     {                                                                                                        \
-        "/spillway.v1." service "/" name, role, false, false, &spillway__v1__##message##__descriptor, fn,    \
-            true                                                                                             \
+        "/spillway.v1." service "/" name, role, false, false, true, &spillway__v1__##message##__descriptor,  \
+            fn                                                                                               \
     }
 
 const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
@@ -25,10 +25,10 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
     SHORT("Breakers", "List", SPW_ROLE_READ, list_breakers_request, spw_breakers_list),
     SHORT("Breakers", "Get", SPW_ROLE_READ, get_breaker_request, spw_breakers_get),
     SHORT("Breakers", "Set", SPW_ROLE_OPERATE, set_breaker_request, spw_breakers_set),
-    {"/spillway.v1.Rates/Replace", SPW_ROLE_ADMIN, true, false,
-     &spillway__v1__replace_rates_request__descriptor, spw_rates_replace_begin, false},
-    {"/spillway.v1.Rates/Upsert", SPW_ROLE_ADMIN, true, false,
-     &spillway__v1__replace_rates_request__descriptor, spw_rates_upsert_begin, false},
+    {"/spillway.v1.Rates/Replace", SPW_ROLE_ADMIN, true, false, false,
+     &spillway__v1__replace_rates_request__descriptor, spw_rates_replace_begin},
+    {"/spillway.v1.Rates/Upsert", SPW_ROLE_ADMIN, true, false, false,
+     &spillway__v1__replace_rates_request__descriptor, spw_rates_upsert_begin},
     UNARY("Rates", "Lookup", SPW_ROLE_READ, lookup_rate_request, spw_rates_lookup_begin),
     UNARY("Rates", "Describe", SPW_ROLE_READ, describe_rates_request, spw_rates_describe),
     UNARY("Rates", "Refresh", SPW_ROLE_OPERATE, refresh_rates_request, spw_rates_refresh_begin),
@@ -49,21 +49,21 @@ const struct spw_method spw_methods[SPW_METHODS_COUNT] = {
     SHORT("Gates", "Set", SPW_ROLE_OPERATE, set_gate_request, spw_gates_set),
     SHORT("Accounts", "List", SPW_ROLE_READ, list_accounts_request, spw_accounts_list),
     SHORT("Accounts", "Get", SPW_ROLE_READ, get_account_request, spw_accounts_get),
-    {"/spillway.v1.Changes/Watch", SPW_ROLE_READ, false, true,
-     &spillway__v1__watch_changes_request__descriptor, spw_changes_watch, false},
+    {"/spillway.v1.Changes/Watch", SPW_ROLE_READ, false, true, false,
+     &spillway__v1__watch_changes_request__descriptor, spw_changes_watch},
     UNARY("Audit", "List", SPW_ROLE_READ, list_audit_request, spw_audit_list),
     UNARY("Configuration", "Show", SPW_ROLE_RECORDS, show_config_request, spw_config_show),
     UNARY("Configuration", "Diff", SPW_ROLE_RECORDS, diff_config_request, spw_config_diff),
     UNARY("Status", "Get", SPW_ROLE_READ, get_status_request, spw_status_get),
     UNARY("Status", "Why", SPW_ROLE_READ, why_request, spw_status_why),
-    {"/grpc.health.v1.Health/Check", SPW_ROLE_READ, false, false,
-     &grpc__health__v1__health_check_request__descriptor, spw_health_check, true},
-    {"/grpc.health.v1.Health/Watch", SPW_ROLE_READ, false, true,
-     &grpc__health__v1__health_check_request__descriptor, spw_health_watch, false},
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true,
-     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin, false},
-    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true,
-     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin, false},
+    {"/grpc.health.v1.Health/Check", SPW_ROLE_READ, false, false, true,
+     &grpc__health__v1__health_check_request__descriptor, spw_health_check},
+    {"/grpc.health.v1.Health/Watch", SPW_ROLE_READ, false, true, false,
+     &grpc__health__v1__health_check_request__descriptor, spw_health_watch},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true, false,
+     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", SPW_ROLE_READ, true, true, false,
+     &grpc__reflection__v1__server_reflection_request__descriptor, spw_reflection_begin},
 };
 
 bool spw_method_allowed(const struct spw_method *method, enum spw_role role)

@@ -15,10 +15,10 @@ struct spw_method {
     const char *path;
     enum spw_role role;
     bool client_streams;
-    bool waits; /* a stream that lives until somebody ends it: ended at drain */
+    bool waits;    /* a stream that lives until somebody ends it: ended at drain */
+    bool is_short; /* answered where it was taken, as a rule (spw_call_at_once) */
     const ProtobufCMessageDescriptor *request;
     spw_call_fn *begin; /* server's thread; `request` of the call is decoded unless the client streams */
-    bool is_short;      /* answered where it was taken, as a rule (spw_call_at_once) */
 };
 
 #define SPW_METHODS_COUNT 38u

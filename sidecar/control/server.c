@@ -366,6 +366,11 @@ static enum spw_status start(struct spw_control *control, const struct spw_contr
     return SPW_STATUS_OK;
 }
 
+enum spw_status spw_control_check(const struct spw_conf *conf, struct spw_error *err)
+{
+    return conf->control_tls.address[0] ? spw_control_tls_check(&conf->control_tls, err) : SPW_STATUS_OK;
+}
+
 enum spw_status spw_control_start(const struct spw_control_options *options, struct spw_control **out,
                                   struct spw_error *err)
 {

@@ -144,19 +144,26 @@ static grpc_ssl_certificate_config_reload_status fetch(void *owner, grpc_ssl_ser
     return result;
 }
 
-enum spw_status spw_control_tls_new(const struct spw_conf_control_tls *conf, struct spw_control_tls **out,
-                                    grpc_server_credentials **credentials, struct spw_error *err)
+enum spw_status spw_control_tls_check(const struct spw_conf_control_tls *conf, struct spw_error *err)
 {
     struct spw_control_tls *tls = gpr_zalloc(sizeof *tls);
     char *pems[FILES];
-    *out = NULL;
     tls->conf = *conf;
     enum spw_status status = read_all(tls, pems, err);
-    if (status != SPW_STATUS_OK) {
-        gpr_free(tls);
-        return status;
-    }
     wipe(pems);
+    gpr_free(tls);
+    return status;
+}
+
+enum spw_status spw_control_tls_new(const struct spw_conf_control_tls *conf, struct spw_control_tls **out,
+                                    grpc_server_credentials **credentials, struct spw_error *err)
+{
+    *out = NULL;
+    enum spw_status status = spw_control_tls_check(conf, err);
+    if (status != SPW_STATUS_OK)
+        return status;
+    struct spw_control_tls *tls = gpr_zalloc(sizeof *tls);
+    tls->conf = *conf;
     pthread_mutex_init(&tls->lock, NULL);
     *credentials = grpc_ssl_server_credentials_create_with_options(
         grpc_ssl_server_credentials_create_options_using_config_fetcher(

@@ -19,6 +19,9 @@ struct spw_control_tls;
 enum spw_status spw_control_tls_new(const struct spw_conf_control_tls *conf, struct spw_control_tls **out,
                                     grpc_server_credentials **credentials,
                                     struct spw_error *err) SPW_WARN_UNUSED;
+/* The same look at the files, and nothing else. */
+enum spw_status spw_control_tls_check(const struct spw_conf_control_tls *conf,
+                                      struct spw_error *err) SPW_WARN_UNUSED;
 void spw_control_tls_destroy(struct spw_control_tls *tls); /* after the server; NULL is fine */
 
 /* The highest role of the names in the peer's certificate, which the handshake has verified. */

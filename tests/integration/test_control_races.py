@@ -3,8 +3,11 @@
 By grpcio against a whole sidecar. Needs SPILLWAY_BIN.
 """
 import json
+import os
 import re
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import grpc
@@ -92,6 +95,33 @@ def test_a_damaged_overlay_is_told_and_nothing_is_kept(place):
     until(lambda: sidecar.metric("spillway_config_reload_failures_total") == failures + 1, "a reload that is refused")
     assert str(kept) in sidecar.log()
     kept.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare") or
+                    subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0,
+                    reason="needs root, and a kernel that lets root have a mount namespace")
+def test_a_full_disk_is_told_and_what_was_kept_stays(place):
+    disk = place.directory / "disk"
+    disk.mkdir()
+    place.ledger = disk / "flags.db"
+    sidecar = place.sidecar(DOWN, config={"store": {"file": str(place.ledger)}}, launcher=[
+        "unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=8m none "{disk}" && exec "$@"', "sh"])
+    inside = Path(f"/proc/{sidecar.pid}/root{disk}")  # its disk is its own
+    kept = inside / "flags.db.overlay.yaml"
+    with connect(place) as channel:
+        set_limit(channel, rate=pb.Rate(text="90/s"), persist=True)
+        before = kept.read_bytes()
+        with open(inside / "fill", "wb", buffering=0) as fill, pytest.raises(OSError):
+            while True:
+                fill.write(b"x" * 4096)
+        with pytest.raises(grpc.RpcError) as caught:
+            set_limit(channel, rate=pb.Rate(text="80/s"), persist=True)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "No space left" in caught.value.details() and "in force until the next start" in caught.value.details()
+        assert get_limit(channel).rate.text == "80/s" and kept.read_bytes() == before
+        (inside / "fill").unlink()
+        assert set_limit(channel, rate=pb.Rate(text="80/s"), persist=True).survives_restart
+        assert kept.read_bytes() != before
 
 
 @pytest.mark.parametrize("request_", [

@@ -3,6 +3,7 @@
 Needs SPILLWAY_BIN and openssl; parts need root.
 """
 import os
+import re
 import shutil
 import signal
 import stat
@@ -115,9 +116,20 @@ def test_a_key_of_another_certificate_is_no_start(place):
     place.write_config({"listen": {"control_tls": {
         "address": f"127.0.0.1:{free_port()}", "cert_file": str(cert), "key_file": str(key),
         "client_ca_file": str(authority.cert), "roles": {"x": "read"}}}})
-    result = subprocess.run([BIN / "spillwayd", "--config", place.config_path], text=True, capture_output=True,
-                            timeout=WATCHDOG_S)
-    assert result.returncode == 1 and "listen.control_tls" in result.stderr
+    for words in ((), ("--check-config",)):
+        result = subprocess.run([BIN / "spillwayd", *words, "--config", place.config_path], text=True,
+                                capture_output=True, timeout=WATCHDOG_S)
+        assert result.returncode == 1 and "listen.control_tls: " in result.stderr, result.stderr
+    assert re.search(r"spillway\.yaml:\d+:\d+: listen\.control_tls: ", result.stderr), result.stderr
+    (place.directory / "no.pem").write_bytes(b"\x00\x01no certificate")
+    for name in ("cert_file", "key_file", "client_ca_file"):
+        good = place.config["listen"]["control_tls"][name]
+        place.write_config({"listen": {"control_tls": {name: str(place.directory / "no.pem")}}})
+        result = subprocess.run([BIN / "spillwayd", "--check-config", "--config", place.config_path], text=True,
+                                capture_output=True, timeout=WATCHDOG_S)
+        assert result.returncode == 1 and re.search(rf"yaml:\d+:\d+: listen\.control_tls\.{name}: ", result.stderr)
+        assert "no.pem holds no" in result.stderr
+        place.write_config({"listen": {"control_tls": {name: good}}})
 
 
 def test_plain_tcp_reads_and_nothing_more(place):
