@@ -220,7 +220,7 @@ static enum spw_answer_kind errand_answered(void *owner, const struct spw_errand
     return kind;
 }
 
-/* The head of the queue, and with it what one batch call takes. */
+/* The head of the queue, and with it what one batch call takes: orders of one day. */
 static void gather(struct spw_reconcile_account *a, struct errand *errand)
 {
     struct spw_work *head = work_take(a, &a->queue);
@@ -229,7 +229,7 @@ static void gather(struct spw_reconcile_account *a, struct errand *errand)
         return;
     for (struct spw_work **at = &a->queue;
          *at && errand->count < a->profile->batch_max_count && errand->count < SPW_DUE_MAX_COUNT;) {
-        if ((*at)->step == SPW_STEP_CALCULATE && !(*at)->alone)
+        if ((*at)->step == SPW_STEP_CALCULATE && !(*at)->alone && strcmp((*at)->date, head->date) == 0)
             errand->works[errand->count++] = work_take(a, at);
         else
             at = &(*at)->queue_next;

@@ -230,6 +230,20 @@ def test_yesterday_is_gone_for_taxjar_alone(place):
     assert reconciliation(sidecar, cloud)["state"] == "noise"
 
 
+def test_orders_of_one_day_share_a_call(place):
+    """TaxCloud takes 25 orders a call, all of one day: two days are two calls, not one for each order."""
+    mock = place.mock("--rate", "9.2%")
+    sidecar = place.sidecar(mock, account=account(place, "taxcloud"))
+    for i in range(10):
+        fall_back(sidecar, f"o-{i}", date=("2025-11-28", "2025-11-29")[i % 2])
+    until(lambda: sidecar.metric("spillway_flags", state="confirmed") == 10, "ten orders")
+    sidecar.stop()
+    before = mock.stats()["requests_total"]
+    sidecar = place.sidecar(config={"reconcile": {"filing": "off"}})
+    wait_states(sidecar, noise=10)
+    assert mock.stats()["requests_total"] - before == 2
+
+
 def test_orders_of_an_account_that_is_gone(place):
     """Nobody can be asked any more: exceptions that say so, and once the account is back, tried again."""
     mock = place.mock("--rate", "9.2%")
