@@ -88,8 +88,7 @@ struct spw_http_client {
     char *proxy;
     const char *(*proxy_credentials)(void *owner, uint64_t now_ns);
     void *proxy_owner;
-    bool allow_plain_http;
-    bool closing;
+    bool allow_plain_http, closing;
 };
 
 #define SILENCE_NS UINT64_C(250000000) /* shorter waits say nothing about a connection */
@@ -204,11 +203,12 @@ static void call_destroy(struct spw_http_call *call)
     free(call);
 }
 
-/* Nothing of the request or its answer stays but the buffers' room. */
+/* Nothing of the request or its answer stays but the buffers' room. libcurl counts dead connections over a handle's whole
+ * life and gives up at the sixth: one that met any is not used again. */
 static bool make_spare(struct spw_http_call *call)
 {
     struct spw_http_client *client = call->client;
-    if (client->closing || client->spares_count == SPARE_CALLS_MAX ||
+    if (client->closing || call->attempts > 1 || client->spares_count == SPARE_CALLS_MAX ||
         call->answer_body.capacity > SPARE_BODY_MAX_BYTES ||
         curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, NULL) != CURLE_OK ||
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) != CURLE_OK) {
@@ -243,8 +243,7 @@ static void call_end(struct spw_http_call *call, bool answered)
     }
     curl_slist_free_all(call->headers);
     free(call->body);
-    call->headers = NULL;
-    call->body = NULL;
+    call->headers = NULL, call->body = NULL;
     if (!answered || !make_spare(call)) {
         call_destroy(call);
     }

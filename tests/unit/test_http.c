@@ -644,6 +644,28 @@ static void test_dead_kept_connection_is_replaced_once(void **state)
     assert_int_equal(stub.connections, 2);
 }
 
+/* However often it happens: what one call met is nothing to the next. */
+static void test_every_dead_connection_is_replaced(void **state)
+{
+    (void)state;
+    static const struct reply whole = {OK_KEPT, 0, KEEP}, none = {"", 0, CLOSE};
+    struct reply replies[1 + 2 * 8];
+    struct fixture *f = new_fixture();
+    struct stub stub;
+    struct result r;
+    for (size_t i = 0; i < sizeof replies / sizeof replies[0]; i++)
+        memcpy(&replies[i], i % 2 ? &none : &whole, sizeof whole);
+    stub_start(&stub, replies, sizeof replies / sizeof replies[0]);
+    for (int i = 0; i <= 8; i++) {
+        get(f, &r, stub.port, "/");
+        run(f->loop);
+        assert_int_equal(r.outcome, SPW_HTTP_ANSWERED);
+        assert_int_equal(r.attempts, i ? 2 : 1);
+    }
+    end_fixture(f);
+    stub_end(&stub);
+}
+
 static void test_what_goes_once_is_not_sent_again(void **state)
 {
     (void)state;
@@ -919,6 +941,7 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_answers_are_capped),
         cmocka_unit_test(test_dead_kept_connection_is_replaced_once),
+        cmocka_unit_test(test_every_dead_connection_is_replaced),
         cmocka_unit_test(test_what_goes_once_is_not_sent_again),
         cmocka_unit_test(test_nobody_there),
         cmocka_unit_test(test_silent_provider_is_a_timeout),
