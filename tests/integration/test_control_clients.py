@@ -51,11 +51,13 @@ MAY_REFUSE = {"Changes.Watch": "OutOfRange", "Flags.Acknowledge": None, "Configu
               "Orders.Get": None, "Rates.Lookup": None, "Flags.Export": None}
 
 
-def grpcurl(socket, *words, data=None):
-    command = [GRPCURL, "-plaintext", "-max-time", str(WATCHDOG_S)]
+def grpcurl(reach, *words, data=None):
+    """reach: the socket, or options and HOST:PORT."""
+    command = [GRPCURL, "-max-time", str(WATCHDOG_S)]
     if data is not None:
         command += ["-d", data]
-    return subprocess.run([*command, f"unix://{socket}", *words], capture_output=True, text=True, timeout=WATCHDOG_S)
+    reach = reach if isinstance(reach, list) else ["-plaintext", f"unix://{reach}"]
+    return subprocess.run([*command, *map(str, reach), *words], capture_output=True, text=True, timeout=WATCHDOG_S)
 
 
 @pytest.fixture
@@ -65,6 +67,24 @@ def socket(place):
 
 @pytest.mark.skipif(not GRPCURL, reason="grpcurl is neither on the PATH, nor in ~/go/bin or .venv/bin")
 def test_grpcurl_lists_and_calls_every_method(socket):
+    call_every_method(socket)
+
+
+@pytest.mark.skipif(not GRPCURL or not shutil.which("openssl"), reason="grpcurl or openssl is not installed")
+def test_grpcurl_by_mutual_tls(tls):
+    def reach(ca, cert, key):
+        return ["-cacert", ca.cert, "-cert", cert, "-key", key, f"127.0.0.1:{tls.port}"]
+    admin, stranger = tls.clients.sign("y", "URI:spiffe://shop/admin"), Authority(tls.directory, "strangers")
+    for wrong in (reach(stranger, *admin), reach(tls.servers, *stranger.sign("y", "URI:spiffe://shop/admin")),
+                  reach(tls.servers, *tls.clients.sign("old", "URI:spiffe://shop/admin", days=-1))):
+        answer = grpcurl(wrong, "list")
+        assert answer.returncode != 0 and not answer.stdout, answer
+    denied = grpcurl(reach(tls.servers, *tls.clients.sign("somebody")), "list")
+    assert denied.returncode != 0 and "PermissionDenied" in denied.stderr, denied
+    call_every_method(reach(tls.servers, *admin))
+
+
+def call_every_method(socket):
     services = grpcurl(socket, "list").stdout.split()
     assert "spillway.v1.Limits" in services and "grpc.health.v1.Health" in services
     called = []
@@ -149,24 +169,34 @@ def test_another_language_by_mutual_tls(tls, language):
 
 
 def test_python(socket):
-    seen = {}
     with grpc.insecure_channel(f"unix:{socket}") as channel:
-        seen["health"] = health_pb.HealthCheckResponse.ServingStatus.Name(
-            health_rpc.HealthStub(channel).Check(health_pb.HealthCheckRequest()).status)
-        watch = rpc.ChangesStub(channel).Watch(pb.WatchChangesRequest(), timeout=WATCHDOG_S)
-        assert next(watch).HasField("snapshot")
-        limits = rpc.LimitsStub(channel)
-        limit = limits.Set(pb.SetLimitRequest(account="main", rate=pb.Rate(text="150/s"), burst=300)).limit
-        seen.update(set=limit.rate.text, version=limit.version)
-        change = next(watch).changes[0]
-        seen["watched"] = [change.after, change.account_version]
-        watch.cancel()
-        with pytest.raises(grpc.RpcError) as caught:
-            limits.Set(pb.SetLimitRequest(account="main", rate=pb.Rate(text="no rate")))
-        seen["refused"] = [caught.value.code().value[0], dict(caught.value.trailing_metadata())["spillway-field"]]
-        seen["rates"] = rpc.RatesStub(channel).Replace(iter([
-            pb.ReplaceRatesRequest(header=pb.RatesHeader(source="py-test", as_of=TODAY)),
-            pb.ReplaceRatesRequest(rows=pb.RateRows(rows=[pb.RateRow(state="WA", zip5=98110, combined_ppb=92000000)])),
-            pb.ReplaceRatesRequest(end=pb.RatesEnd(rows=1))])).rows
-        seen["flags"] = len(list(rpc.FlagsStub(channel).Export(pb.ExportFlagsRequest())))
-    looked(seen)
+        looked(look(channel))
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+def test_python_by_mutual_tls(tls):
+    with tls.channel(tls.clients.sign("y", "URI:spiffe://shop/admin")) as channel:
+        looked(look(channel))
+
+
+def look(channel):
+    seen = {}
+    seen["health"] = health_pb.HealthCheckResponse.ServingStatus.Name(
+        health_rpc.HealthStub(channel).Check(health_pb.HealthCheckRequest()).status)
+    watch = rpc.ChangesStub(channel).Watch(pb.WatchChangesRequest(), timeout=WATCHDOG_S)
+    assert next(watch).HasField("snapshot")
+    limits = rpc.LimitsStub(channel)
+    limit = limits.Set(pb.SetLimitRequest(account="main", rate=pb.Rate(text="150/s"), burst=300)).limit
+    seen.update(set=limit.rate.text, version=limit.version)
+    change = next(watch).changes[0]
+    seen["watched"] = [change.after, change.account_version]
+    watch.cancel()
+    with pytest.raises(grpc.RpcError) as caught:
+        limits.Set(pb.SetLimitRequest(account="main", rate=pb.Rate(text="no rate")))
+    seen["refused"] = [caught.value.code().value[0], dict(caught.value.trailing_metadata())["spillway-field"]]
+    seen["rates"] = rpc.RatesStub(channel).Replace(iter([
+        pb.ReplaceRatesRequest(header=pb.RatesHeader(source="py-test", as_of=TODAY)),
+        pb.ReplaceRatesRequest(rows=pb.RateRows(rows=[pb.RateRow(state="WA", zip5=98110, combined_ppb=92000000)])),
+        pb.ReplaceRatesRequest(end=pb.RatesEnd(rows=1))])).rows
+    seen["flags"] = len(list(rpc.FlagsStub(channel).Export(pb.ExportFlagsRequest())))
+    return seen

@@ -45,8 +45,8 @@ def test_a_storm_of_changes_is_obeyed_and_told_in_order(place):
         try:
             for reply in calls[index]:
                 told[index] += reply.changes
-                if index == 2:
-                    time.sleep(0.002)  # a slow one
+                if index == 2 and len(told[index]) < 1000:
+                    time.sleep(0.002)  # a slow one, for a while: what it takes alone lies in its own buffers
         except grpc.RpcError as error:
             ended.append(error.code())
     threads = [threading.Thread(target=watch, args=(i,)) for i in range(3)]
@@ -66,6 +66,7 @@ def test_a_storm_of_changes_is_obeyed_and_told_in_order(place):
         thread.start()
     for thread in changers:
         thread.join(10 * WATCHDOG_S)
+        assert not thread.is_alive()
     took_s = time.monotonic() - begun
     lines = [line for one in load for line in finish(one)]
     changes = sorted((version, asked, replied) for one in done for asked, replied, version in one)
