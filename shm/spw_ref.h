@@ -403,7 +403,7 @@ SPW_HOT bool spw__ref_free(const struct spw_ref *ref)
     return ref->bucket.free_endpoints >> ((uint32_t)ref->endpoint % 32) & 1;
 }
 
-/* The quiet case in general: refusals, full buckets, limits that do not apply. false: not quiet, and nothing was done. */
+/* The quiet case in general: refusals, and limits that do not apply, too. false: not quiet, and nothing was done. */
 static inline bool spw__ref_quiet(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens,
                                   uint64_t now_ns, bool take, struct spw_admission *a,
                                   struct spw_ticket *ticket)
@@ -411,8 +411,9 @@ static inline bool spw__ref_quiet(const struct spw_map *map, const struct spw_re
     struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, 0, 0, 0, 0, 0};
     if (!spw__ref_serves(map, ref, tokens) || now_ns - ref->bucket.base_ns > ref->bucket.span_ns)
         return false;
-    uint64_t breaker = spw_load_acq(&ref->words->breaker); /* SYNC breaker: acquire */
-    uint64_t gate = spw_load_acq(&ref->words->gate);       /* SYNC gate: acquire */
+    const struct spw_account_words *words = ref->words;
+    uint64_t breaker = spw_load_acq(&words->breaker); /* SYNC breaker: acquire */
+    uint64_t gate = spw_load_acq(&words->gate);       /* SYNC gate: acquire */
     bool free = spw__ref_free(ref);
     if (breaker >> 62 | gate) {
         if (!spw__ref_shut(map, ref, breaker, gate, now_ns, &d))
@@ -469,13 +470,14 @@ SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref,
 {
     if (SPW_SELDOM(!spw__ref_serves(map, ref, tokens) || spw__ref_free(ref)))
         return false;
-    *breaker = spw_load_acq(&ref->words->breaker);   /* SYNC breaker: acquire */
-    uint64_t gate = spw_load_acq(&ref->words->gate); /* SYNC gate: acquire */
+    const struct spw_account_words *words = ref->words;
+    *breaker = spw_load_acq(&words->breaker);   /* SYNC breaker: acquire */
+    uint64_t gate = spw_load_acq(&words->gate); /* SYNC gate: acquire */
     return !SPW_SELDOM(*breaker >> 62 | gate);
 }
 
-/* The commonest of it, without a detour: breaker closed, gate open, and a bucket that is neither full nor owing. false: it
- * is not that, and nothing was done.
+/* The commonest of it, without a detour: breaker closed, gate open, and a bucket that nobody has reserved of. false: it is
+ * not that, and nothing was done.
  *
  * The clock is what a decision waits for longest. So the bucket's word is told in time before it is compared: it will be
  * full in full_ns. If that is no more than what is missing to full takes, the bucket holds the tokens. A word of another
@@ -484,22 +486,30 @@ SPW_HOT bool spw__ref_quick(const struct spw_ref *ref, uint64_t breaker, uint64_
                             bool take, struct spw_admission *a, struct spw_ticket *ticket)
 {
     const struct spw__ref_bucket *b = &ref->bucket;
+    struct spw_limiter_words *words = b->words;
     uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+    int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token;
     if (SPW_SELDOM(dt_ns > b->span_ns))
         return false;
-    int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token;
     /* SYNC returned: acquire: read before the word that the take goes into. */
-    uint64_t returned = spw_load_acq(&b->words->returned_units);
+    uint64_t returned = spw_load_acq(&words->returned_units);
     /* SYNC bucket: acquire: the configuration the word names was published before it. */
-    uint64_t word = spw_load_acq(&b->words->level);
+    uint64_t word = spw_load_acq(&words->level);
     for (int i = 1;; i++) {
+        uint64_t next = word + need;
         int64_t full_ns = (int64_t)(spw__ref_ns(b, word - b->full0_word) - dt_ns);
         if (SPW_SELDOM(!spw__ref_holds(ref)))
             return false;
-        if (SPW_SELDOM(full_ns < 0 || full_ns > room_ns))
+        if (SPW_SELDOM(full_ns > room_ns))
             return spw__ref_deny(ref, word, breaker, tokens, now_ns, take, a, ticket);
+        if (full_ns < 0) { /* full before now: what it earned since is lost */
+            uint64_t full = spw__ref_full_level(b, dt_ns, spw__ref_units(b, dt_ns));
+            if (SPW_SELDOM((word ^ b->slot) >= full))
+                return false; /* another slot's, or not quite full */
+            next = b->slot | (full + need);
+        }
         /* SYNC bucket: acq_rel: one self-contained word; either this take happened or it did not. */
-        if (!take || spw_cas(&b->words->level, &word, word + need))
+        if (!take || spw_cas(&words->level, &word, next))
             break;
         if (i == SPW_CAS_TRIES)
             return false;
@@ -508,9 +518,15 @@ SPW_HOT bool spw__ref_quick(const struct spw_ref *ref, uint64_t breaker, uint64_
     }
     uint64_t level = word ^ b->slot, units = spw__ref_units(b, dt_ns);
     uint64_t in_hand = b->e0_units + units - level + spw__ref_missing(b, dt_ns, units);
-    const struct spw__ref_verdict d = {
-        SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW,    0, spw__ref_epoch(breaker), 0,
-        in_hand,   b->version,     b->units_per_token};
+    const struct spw__ref_verdict d = {SPW_ALLOW,
+                                       SPW_CAUSE_NONE,
+                                       SPW_STAT_ALLOW,
+                                       0,
+                                       spw__ref_epoch(breaker),
+                                       0,
+                                       in_hand < b->burst_units ? in_hand : b->burst_units,
+                                       b->version,
+                                       b->units_per_token};
     spw__ref_answer(ref, &d, tokens, now_ns, take, a, ticket);
     if (take) {
         spw__ref_charge(b, word, returned, now_ns, ticket);

@@ -1264,7 +1264,8 @@ static inline bool spw__ref_quiet(
     const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t now_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
   struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, 0, 0, 0, 0, 0};
   if (!spw__ref_serves(map, ref, tokens) || now_ns - ref->bucket.base_ns > ref->bucket.span_ns) return false;
-  uint64_t breaker = spw_load_acq(&ref->words->breaker); uint64_t gate = spw_load_acq(&ref->words->gate); bool free = spw__ref_free(ref);
+  const struct spw_account_words *words = ref->words; uint64_t breaker = spw_load_acq(&words->breaker); uint64_t gate = spw_load_acq(&words->gate);
+  bool free = spw__ref_free(ref);
   if (breaker >> 62 | gate) {
     if (!spw__ref_shut(map, ref, breaker, gate, now_ns, &d)) return false;
     if (d.verdict != SPW_ALLOW) {
@@ -1287,21 +1288,26 @@ SPW_HOT bool spw__ref_deny(const struct spw_ref *ref, uint64_t word, uint64_t br
   return true; }
 SPW_HOT bool spw__ref_look(const struct spw_map *map, const struct spw_ref *ref, uint64_t tokens, uint64_t *breaker) {
   if (SPW_SELDOM(!spw__ref_serves(map, ref, tokens) || spw__ref_free(ref))) return false;
-  *breaker = spw_load_acq(&ref->words->breaker); uint64_t gate = spw_load_acq(&ref->words->gate); return !SPW_SELDOM(*breaker >> 62 | gate); }
+  const struct spw_account_words *words = ref->words; *breaker = spw_load_acq(&words->breaker); uint64_t gate = spw_load_acq(&words->gate);
+  return !SPW_SELDOM(*breaker >> 62 | gate); }
 SPW_HOT bool spw__ref_quick(
     const struct spw_ref *ref, uint64_t breaker, uint64_t tokens, uint64_t now_ns, bool take, struct spw_admission *a, struct spw_ticket *ticket) {
-  const struct spw__ref_bucket *b = &ref->bucket; uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token;
+  const struct spw__ref_bucket *b = &ref->bucket; struct spw_limiter_words *words = b->words;
+  uint64_t dt_ns = now_ns - b->base_ns, need = tokens * b->units_per_token; int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token;
   if (SPW_SELDOM(dt_ns > b->span_ns)) return false;
-  int64_t room_ns = b->room_ns - (int64_t)tokens * b->ns_per_token; uint64_t returned = spw_load_acq(&b->words->returned_units);
-  uint64_t word = spw_load_acq(&b->words->level);
+  uint64_t returned = spw_load_acq(&words->returned_units); uint64_t word = spw_load_acq(&words->level);
   for (int i = 1;; i++) {
-    int64_t full_ns = (int64_t)(spw__ref_ns(b, word - b->full0_word) - dt_ns); if (SPW_SELDOM(!spw__ref_holds(ref))) return false;
-    if (SPW_SELDOM(full_ns < 0 || full_ns > room_ns)) return spw__ref_deny(ref, word, breaker, tokens, now_ns, take, a, ticket);
-    if (!take || spw_cas(&b->words->level, &word, word + need)) break;
+    uint64_t next = word + need; int64_t full_ns = (int64_t)(spw__ref_ns(b, word - b->full0_word) - dt_ns); if (SPW_SELDOM(!spw__ref_holds(ref))) return false;
+    if (SPW_SELDOM(full_ns > room_ns)) return spw__ref_deny(ref, word, breaker, tokens, now_ns, take, a, ticket);
+    if (full_ns < 0) {
+      uint64_t full = spw__ref_full_level(b, dt_ns, spw__ref_units(b, dt_ns)); if (SPW_SELDOM((word ^ b->slot) >= full)) return false;
+      next = b->slot | (full + need); }
+    if (!take || spw_cas(&words->level, &word, next)) break;
     if (i == SPW_CAS_TRIES) return false;
     if (i > 4) spw_relax(); }
   uint64_t level = word ^ b->slot, units = spw__ref_units(b, dt_ns); uint64_t in_hand = b->e0_units + units - level + spw__ref_missing(b, dt_ns, units);
-  const struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, spw__ref_epoch(breaker), 0, in_hand, b->version, b->units_per_token};
+  const struct spw__ref_verdict d = {SPW_ALLOW, SPW_CAUSE_NONE, SPW_STAT_ALLOW, 0, spw__ref_epoch(breaker), 0,
+      in_hand < b->burst_units ? in_hand : b->burst_units, b->version, b->units_per_token};
   spw__ref_answer(ref, &d, tokens, now_ns, take, a, ticket);
   if (take) { spw__ref_charge(b, word, returned, now_ns, ticket); spw__ref_count(ref, d.stat); }
   return true; }
@@ -1495,8 +1501,7 @@ static inline int32_t spw_day_there(const char *state, int64_t unix_ms) {
 static inline int32_t spw_address_day(const struct spw_address *to, int64_t unix_ms) {
   char state[3] = "";
   if (to->state && (!to->country || !to->country[0] || strcmp(to->country, "US") == 0)) {
-    for (size_t i = 0; i < 2 && to->state[i]; i++) state[i] = (char)(to->state[i] >= 'a' && to->state[i] <= 'z' ? to->state[i] - 32 : to->state[i]);
-  }
+    for (size_t i = 0; i < 2 && to->state[i]; i++) state[i] = (char)(to->state[i] >= 'a' && to->state[i] <= 'z' ? to->state[i] - 32 : to->state[i]); }
   return spw_day_there(state, unix_ms); }
 enum spw_rates_result { SPW_RATES_FOUND, SPW_RATES_NOT_FOUND, SPW_RATES_BUSY };
 static inline bool spw__rates_probe(const struct spw_map *map, uint32_t half, uint32_t level, const struct spw_place *place, struct spw_rate_record *out) {

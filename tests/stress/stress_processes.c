@@ -29,7 +29,8 @@ static bool reap(unsigned workers)
 }
 
 /* What must have been admitted at 1,000 a second from a full bucket of 1,000: all that was earned between the first try
- * of all, before which it was full and earned nothing, and the last time that somebody found it empty. */
+ * of all, before which it was full and earned nothing, and the last time that somebody found it empty; nothing, when
+ * they were given too little of the processors to empty it. */
 static uint64_t least_steady(const struct shared *page, unsigned workers)
 {
     uint64_t first_ns = UINT64_MAX, empty_ns = 0;
@@ -37,6 +38,8 @@ static uint64_t least_steady(const struct shared *page, unsigned workers)
         first_ns = page->worker[i].first_ns < first_ns ? page->worker[i].first_ns : first_ns;
         empty_ns = page->worker[i].empty_ns > empty_ns ? page->worker[i].empty_ns : empty_ns;
     }
+    if (empty_ns < first_ns)
+        return 0;
     return 1000 + (empty_ns - first_ns) / (S / 1000) - 1;
 }
 

@@ -425,6 +425,40 @@ static void switches(void **state)
     assert_int_equal(view("dark").switches, SPW_SWITCH_OBSERVE);
 }
 
+/* A caller that has remembered its account obeys each change at its very next decision. */
+static void remembered(void **state)
+{
+    struct spw_breaker_change open = {.forced = SPW_FORCED_OPEN}, not_forced = {.forced = SPW_FORCED_NOT};
+    struct spw_switch_change on = {.kill = 1, .observe = -1}, off = {.kill = 0, .observe = -1};
+    struct spw_breaker_view breaker;
+    (void)state;
+    make("limit: {rate: 1/h, burst: 100, pods: 1}\n    batch_reserve: 0%");
+    struct spw_ref ref = ref_of("web", SPW_ENDPOINT_CALCULATE);
+    uint64_t t = f.t0_ns;
+    for (unsigned round = 0; round < 3; round++) {
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call);
+        assert_true(ref.bucket.map == f.map && ticket.charged);
+        assert_int_equal(spw_state_switches_set(f.state, round ? "main" : NULL, NULL, &on, NULL),
+                         SPW_STATUS_OK);
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call && !ticket.charged);
+        assert_int_equal(spw_state_switches_set(f.state, round ? "main" : NULL, NULL, &off, NULL),
+                         SPW_STATUS_OK);
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call && ticket.charged);
+        assert_int_equal(spw_state_breaker_set(f.state, "main", &open, 0, false, t, &breaker, NULL),
+                         SPW_STATUS_OK);
+        assert_int_equal(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).cause, SPW_CAUSE_BREAKER_FORCED);
+        assert_int_equal(spw_state_breaker_set(f.state, "main", &not_forced, 0, false, t, &breaker, NULL),
+                         SPW_STATUS_OK);
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call);
+        assert_int_equal(spw_state_concurrency_set(f.state, "main", 8, false, NULL), SPW_STATUS_OK);
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call && ticket.has_permit);
+        assert_int_equal(spw_state_concurrency_set(f.state, "main", 0, false, NULL), SPW_STATUS_OK);
+        assert_true(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).may_call && !ticket.has_permit);
+        uint64_t version = spw_state_fixture_set(&f, round + 1, MIN, 90 - round, t);
+        assert_int_equal(spw_ref_admit(f.map, &ref, 1, 0, t, &ticket).version, version);
+    }
+}
+
 static void told(uint64_t limit)
 {
     struct spw_evidence e = {.known = SPW_EVIDENCE_LIMIT, .limit_count = limit, .observed_ns = f.t0_ns};
@@ -565,6 +599,7 @@ int main(void)
         cmocka_unit_test_teardown(waiters_give_up, tear_down),
         cmocka_unit_test_teardown(share_of_a_process, tear_down),
         cmocka_unit_test_teardown(switches, tear_down),
+        cmocka_unit_test_teardown(remembered, tear_down),
         cmocka_unit_test_teardown(stated_limit, tear_down),
         cmocka_unit_test_teardown(stated_limit_is_only_shown, tear_down),
         cmocka_unit_test_teardown(reload, tear_down),
