@@ -95,10 +95,12 @@ int spw_ctl_usage(const struct spw_ctl *ctl, const char *format, ...)
 
 int spw_ctl_done(const struct spw_ctl *ctl, int code)
 {
+    errno = 0;
     if ((fflush(stdout) == 0 && !ferror(stdout)) || code)
         return code; /* what was told already need not be told twice */
     return spw_ctl_fail(ctl, SPW_CTL_REFUSED,
-                        "the output could not be written: %s: make room, or read all of it", strerror(errno));
+                        "the output could not be written%s%s: make room, or read all of it",
+                        errno ? ": " : "", errno ? strerror(errno) : "");
 }
 
 /* ---- values ---- */

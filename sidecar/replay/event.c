@@ -176,14 +176,17 @@ static bool take_span(struct read *r, const json_t *value, uint64_t *out_ns)
     return true;
 }
 
-/* A JSON whole number, or its digits as text. */
+/* A JSON whole number (some write 1 as 1.0), or its digits as text. */
 static bool take_whole(struct read *r, const json_t *value, uint64_t least, uint64_t most, uint64_t *out)
 {
     const char *text = json_string_value(value);
     size_t digits = text ? strlen(text) : 0;
-    bool ok = json_is_integer(value) && json_integer_value(value) >= 0;
+    double real = json_real_value(value);
+    bool exact =
+        json_is_real(value) && real >= 0 && real <= 9007199254740992.0 && real == (double)(uint64_t)real;
+    bool ok = (json_is_integer(value) && json_integer_value(value) >= 0) || exact;
     if (ok)
-        *out = (uint64_t)json_integer_value(value);
+        *out = exact ? (uint64_t)real : (uint64_t)json_integer_value(value);
     else if (digits >= 1 && digits <= 19 && strspn(text, "0123456789") == digits)
         ok = (*out = strtoull(text, NULL, 10)) != 0 || *text == '0';
     return (ok && *out >= least && *out <= most) ||

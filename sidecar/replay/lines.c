@@ -72,6 +72,7 @@ bool spw_replay_lines_next(struct spw_replay_lines *l)
         l->bytes--;
     l->line[l->bytes] = 0;
     l->number++;
+    l->too_long = l->too_long || l->bytes > SPW_REPLAY_LINES_MAX_BYTES;
     if (l->number == 1 && strncmp(l->line, "\xEF\xBB\xBF", 3) == 0) { /* some editors begin a file so */
         l->line += 3;
         l->bytes -= 3;

@@ -187,6 +187,63 @@ def test_reservations(tmp_path):
     holder.stop()
 
 
+def test_whatever_a_binding_passes(holder):
+    """Null pointers, odd addresses, minus one, names that are too long, statuses that do not exist: an answer, no crash; and
+    errno is the caller's."""
+    raw = ctypes.CDLL(str(BIN / "libspillway.so"), use_errno=True)
+    pointer, text, u64 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
+    raw.spillway_acquire.argtypes = [pointer, text, text, u64, u64, pointer, pointer]
+    raw.spillway_reserve.argtypes = [pointer, text, text, ctypes.c_int, u64, u64, pointer, pointer]
+    raw.spillway_confirm.argtypes = [pointer, pointer, pointer]
+    raw.spillway_give_up.argtypes = [pointer, pointer]
+    raw.spillway_report.argtypes = [pointer, pointer, ctypes.c_uint32, ctypes.c_int64]
+    raw.spillway_rate_ppb.argtypes, raw.spillway_rate_ppb.restype = [pointer, text], ctypes.c_int64
+    raw.spillway_order_placed.argtypes = [pointer, text, text, ctypes.c_int64, text]
+    raw.spillway_status.argtypes = raw.spillway_destroy.argtypes = [pointer]
+    client, room = Client(holder.directory), ctypes.create_string_buffer(400)
+    odd, decision = ctypes.addressof(room) + 1, Decision()
+    assert raw.spillway_acquire(None, b"main", b"web", 1, 0, odd, ctypes.byref(decision)) == 0
+    assert (decision.verdict, decision.may_call) == (BAD_HANDLE, 0)
+    assert raw.spillway_acquire(client.handle, b"main", b"web", 1, 0, None, ctypes.byref(decision)) == 0
+    assert raw.spillway_reserve(client.handle, b"main", b"web", 0, 1, 0, None, None) == 0
+    assert raw.spillway_confirm(client.handle, None, None) == raw.spillway_confirm(None, odd, None) == 0
+    raw.spillway_give_up(client.handle, None)
+    raw.spillway_report(client.handle, None, 200, -1)
+    raw.spillway_report(None, odd, 200, -1)
+    assert raw.spillway_rate_ppb(None, b"98110") < 0 and raw.spillway_rate_ppb(client.handle, None) < 0
+    assert raw.spillway_status(None) < 0 and raw.spillway_order_placed(client.handle, None, None, 0, None) < 0
+    raw.spillway_destroy(None)
+    assert raw.spillway_acquire(client.handle, None, None, 1, 0, odd, odd + 100) == 0
+    for name in (b"m" * 64, b"main" + b"x" * 60, b""):
+        assert raw.spillway_acquire(client.handle, name, b"web", 1, 0, odd, ctypes.byref(decision)) == 0
+        assert decision.verdict == BAD_HANDLE
+    assert int(holder.status()["tokens"]) == 1_000_000 and int(holder.status()["permits"]) == 8  # none of it took any
+    ctypes.set_errno(77)
+    for endpoint in (-1, 4, 2 ** 31 - 1):
+        assert raw.spillway_reserve(client.handle, b"main", b"web", endpoint, 1, 2 ** 64 - 1, odd, odd + 330 - 8) == 1
+        raw.spillway_give_up(client.handle, odd)
+    assert raw.spillway_acquire(client.handle, b"main", b"w" * 200, 1, 0, odd, None) == 1
+    raw.spillway_report(client.handle, odd, 2 ** 32 - 1, -2 ** 63)
+    raw.spillway_report(client.handle, odd, 200, 2 ** 63 - 1)
+    assert raw.spillway_acquire(client.handle, b"main", b"web", 2 ** 64 - 1, 0, odd, ctypes.byref(decision)) == 0
+    assert (decision.verdict, decision.wait_ns) == (NEVER, 2 ** 64 - 1)
+    assert ctypes.get_errno() == 77
+    assert int(holder.status()["tokens"]) == 999_000 and int(holder.status()["permits"]) == 8
+    client.close()
+
+
+def test_errno_is_left_alone_while_nothing_is_there(tmp_path):
+    raw = ctypes.CDLL(str(BIN / "libspillway.so"), use_errno=True)
+    raw.spillway_acquire.argtypes = LIB.spillway_acquire.argtypes
+    client, ticket, decision = Client(tmp_path), Ticket(), Decision()
+    for _ in range(3):
+        ctypes.set_errno(77)
+        assert raw.spillway_acquire(client.handle, b"main", b"web", 1, 0, ticket, ctypes.byref(decision)) == 0
+        assert (decision.verdict, ctypes.get_errno()) == (NOT_ATTACHED, 77)
+        time.sleep(0.11)  # it looks for a segment at most every 100 ms: the next acquire does
+    client.close()
+
+
 def test_threads_share_one_handle(holder):
     client = Client(holder.directory)
     allowed = []

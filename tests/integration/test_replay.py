@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from harness import TESTS
-from replaying import CTL, NS, Replay, account, acquire, allowed, configuration, outcome, peek, run, script, seconds
+from replaying import (CTL, NS, Replay, account, acquire, allowed, configuration, nanoseconds, outcome, peek, run, script,
+                       seconds)
 
 SCRIPTS = sorted((TESTS / "data" / "replay").glob("*.jsonl"))
 
@@ -234,6 +235,15 @@ BAD = [
     ('{"op":"acquire"', "write one JSON object a line"),
     ('nothing', "write one JSON object a line"),
     ('{"at":"400000000","op":"peek"}', "3750 days after the first event"),
+    ('{"op":"acquire","at":"99999999999999999999"}', "at: 99999999999999999999: write seconds"),
+    ('{"op":"acquire","cost":99999999999999999999}', "too big integer"),
+    ('{"op":"acquire","id":"\\ud800"}', "invalid Unicode"),
+    ('{"op":"acquire"} {"op":"acquire"}', "end of file expected"),
+    ('\0{"op":"acquire"}', "write one JSON object a line"),
+    ('{"op":"set","concurrency":257}', "concurrency: 257: write 0 (not limited) to 256"),
+    ('{"op":"set","limiter":"other","rate":"1/s"}', 'has no limiter "other"'),
+    ('{"op":"set","everywhere":true,"kill":true,"rate":"1/s"}', "everywhere: is for kill and observe alone"),
+    ('{"_":"' + "x" * (1 << 20) + '","op":"acquire"}', "is longer than 1048576 bytes"),
 ]
 
 
@@ -252,6 +262,36 @@ def test_bad_line(tmp_path, line, told):
     assert [a["line"] for a in answers] == [1, 4, 5]
     assert told in answers[1]["error"]["message"] and f"{events}:4: " in answers[1]["error"]["message"]
     assert answers[2]["remaining"] == 8  # the bad line took nothing
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_refused_set_leaves_the_clock_alone(tmp_path, first):
+    """Nor does it begin the segments, which are made at the first event's time."""
+    conf = configuration(tmp_path / "c.yaml", {"main": account("{rate: 10/s, burst: 1, pods: 1}")})
+    bad = {"at": "50", "wall": 1784030400, "op": "set", "limiter": "other", "rate": "1/s"}
+    events = [bad, acquire(0), peek("0.05")] if first else [acquire(0), bad, {"op": "peek"}, peek("0.05")]
+    result = run(["--config", conf, "--keep-going"], "".join(json.dumps(e) + "\n" for e in events))
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert "error" in answers[0 if first else 1]
+    assert [a.get("at") for a in answers[-2:]] == ["0.000000000", "0.050000000"]
+    assert (answers[-1]["verdict"], answers[-1]["wait_ns"]) == ("deny", 50_000_000)
+
+
+def test_forms_of_a_file(tmp_path):
+    """What an editor or another system makes of line ends; from a file or a pipe, the same."""
+    conf = configuration(tmp_path / "c.yaml", {"main": account("{rate: 10/s, burst: 10, pods: 1}")})
+    one, path = b'{"op":"acquire"}', tmp_path / "e.jsonl"
+    longest = b'{"_":"' + b"x" * ((1 << 20) - 24) + b'","op":"acquire"}'
+    for data, count in ((b"", 0), (b"\n \n\t\r\n", 0), (one, 1), (one + b"\r", 1), (one + b"\r\n" + one + b"\r\n", 2),
+                        (b"\xef\xbb\xbf" + one + b"\n", 1), (b"# none\n\n" + one + b"\n#", 1), (longest + b"\n" + one, 2)):
+        path.write_bytes(data)
+        told = [subprocess.run([CTL, "replay", "--config", conf, *words], input=data, capture_output=True, timeout=300)
+                for words in ([], ["-"], [path])]
+        assert [(t.returncode, t.stderr, t.stdout.count(b"\n")) for t in told] == [(0, b"", count)] * 3
+        assert told[0].stdout == told[1].stdout == told[2].stdout
+    path.write_bytes(one + b'\n{"op":"acquire","id":"\xff"}\n')
+    told = subprocess.run([CTL, "replay", "--config", conf, path], capture_output=True, timeout=300)
+    assert told.returncode == 1 and b"e.jsonl:2: " in told.stderr and b"unable to decode byte 0xff" in told.stderr
 
 
 def test_command_line(tmp_path):
@@ -393,7 +433,7 @@ def test_examples_of_the_documentation(tmp_path):
     ({"max_wait": "300ms"}, {"max_wait": 300_000_000}), ({"max_wait": "300ms"}, {"max_wait": "0.3"}),
     ({"max_wait": "300ms"}, {"max_wait": 0.3}), ({"max_wait": "300ms"}, {"max_wait": "300000us"}),
     ({"max_wait": "300ms"}, {"max_wait": "300000000ns"}), ({"max_wait": "300ms"}, {"max_wait_ms": 300}),
-    ({"max_wait": "300ms"}, {"max_wait_ns": 300_000_000}), ({"cost": 3}, {"cost": "3"})])
+    ({"max_wait": "300ms"}, {"max_wait_ns": 300_000_000}), ({"cost": 3}, {"cost": "3"}), ({"cost": 3}, {"cost": 3.0})])
 def test_acquire_in_other_words(tmp_path, words, same):
     replay = Replay(tmp_path, "{rate: 10/s, burst: 3, pods: 1}")
     events = [[acquire(0), acquire("0.05", cost=2), acquire("0.1", **w), acquire("0.1", **w)] for w in (words, same)]
@@ -420,6 +460,12 @@ def test_set_in_other_words(tmp_path, words, same):
     answers = [Replay(tmp_path)([acquire(0, cost=10), {"at": "0", "op": "set", **w}, acquire(0)]) for w in (words, same)]
     assert answers[0] == answers[1]
     assert answers[0][2]["verdict"] == "deny"
+
+
+def test_a_number_is_the_decimal_it_was_written_as(tmp_path):
+    told = ["7", "7.5", "0.000000001", "12.123456789", "1784030400.123456", "1784030400.000001", "1784030400.999999"]
+    replay = Replay(tmp_path)
+    assert [replay([f'{{"at":{at},"op":"peek"}}'])[0]["at"] for at in told] == [seconds(nanoseconds(at)) for at in told]
 
 
 def test_every_answer_has_a_wait(tmp_path):
