@@ -2,11 +2,12 @@
  *
  *     scripts/bench calls
  *
- * Three ways to the same upstream, measured in turn within one run: directly, through a bare forwarder on the same two
- * libraries, and through the sidecar's quote door. At 1 in flight the caller is libcurl, at 8 and 64 a plain epoll
- * loop. Then the system calls of the provider's side alone, on io_uring and on epoll, where the kernel lets them be
- * counted.
- * Owns: a directory, an upstream, a forwarder and a sidecar, all gone at the end. Thread: one.
+ * Several ways to the same upstream, measured by turns within one run: directly, through a bare forwarder on the same
+ * two libraries, and through the sidecar: its quote door, and the pass-through door with a calculation and with a call
+ * of any other API. Each of the sidecar's doors has the forwarder at the same kind of socket for its floor. At 1 in
+ * flight the caller is libcurl, at 8 and 64 a plain epoll loop. Then the system calls of the provider's side alone, on
+ * io_uring and on epoll, where the kernel lets them be counted.
+ * Owns: a directory, an upstream, two forwarders and a sidecar, all gone at the end. Thread: one.
  */
 #include "bench/calls.d/calls.h"
 #include "bench/stats.h"
@@ -27,9 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS       15
+#define ROUNDS       11
 #define SINGLE_CALLS 200
-#define LOAD_NS      UINT64_C(250000000)
+#define LOAD_NS      UINT64_C(200000000)
 #define PATH         "/tax/connections/bench/carts"
 
 static const char ANSWER[] =
@@ -43,7 +44,7 @@ static const char CART[] =
     "\"zip\":\"98110\"},\"lineItems\":[{\"index\":0,\"itemId\":\"1\",\"price\":1000.00,\"quantity\":1,"
     "\"tic\":0}],"
     "\"cartId\":\"c\"}]}";
-static const char QUOTE[] =
+static const char QUOTE_BODY[] =
     "{\"account\":\"main\",\"ship_from\":{\"state\":\"TX\",\"zip\":\"75201\",\"city\":\"Dallas\","
     "\"line1\":\"1500 Marilla St\"},\"ship_to\":{\"state\":\"WA\",\"zip\":\"98110\","
     "\"city\":\"Bainbridge Island\",\"line1\":\"100 Ravine Ln NE\"},"
@@ -56,13 +57,23 @@ static const char CONFIG[] = "accounts:\n"
                              "    connection: bench\n"
                              "    credentials: {api_key_env: SPW_BENCH_KEY}\n"
                              "    limit: {rate: 10000000/s, pods: 1}\n"
+                             "    listen: \"127.0.0.1:%u\"\n"
+                             "  other:\n"
+                             "    provider: http\n"
+                             "    url: http://127.0.0.1:%u\n"
+                             "    allow_plain_http: true\n"
+                             "    credentials: {api_key_env: SPW_BENCH_KEY}\n"
+                             "    credential_header: X-API-KEY\n"
+                             "    routes: [POST " PATH "]\n"
+                             "    limit: {rate: 10000000/s, pods: 1}\n"
+                             "    listen: \"127.0.0.1:%u\"\n"
                              "segment: {pub_dir: %s/pub, rw_dir: %s/rw}\n"
                              "listen: {admin: \"127.0.0.1:%u\"}\n"
                              "store: {file: %s/flags.db}\n"
                              "log: {level: error}\n";
 
 static char directory[] = "/tmp/spillway-bench.XXXXXX";
-static pid_t children[4], self;
+static pid_t children[5], self;
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
@@ -98,10 +109,16 @@ static double cpu_us(pid_t pid)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* ---- one at a time, by libcurl ---- */
+/* ---- the ways ---- */
+
+enum { DIRECT, FORWARDER, QUOTE, FORWARDER_TCP, PASS, PASS_TAX, WAYS_COUNT };
 
 struct way {
-    const char *name, *url, *socket_path;
+    const char *name, *path;
+    int floor; /* the way that does the same without a decision; itself = none */
+    const char *socket_path;
+    uint16_t port; /* of 127.0.0.1, without a socket_path */
+    pid_t process; /* in the middle */
     const char *body;
     const char *amount; /* its four digits in body */
     CURL *easy;
@@ -109,6 +126,9 @@ struct way {
     double took_us[ROUNDS * SINGLE_CALLS];
     size_t took_count;
 };
+static char token_line[1200] = "X-API-KEY: "; /* the pod's token; the upstream does not look at it */
+
+/* ---- one at a time, by libcurl ---- */
 
 static size_t drop(char *bytes, size_t size, size_t count, void *owner)
 {
@@ -118,9 +138,11 @@ static size_t drop(char *bytes, size_t size, size_t count, void *owner)
 
 static void open_way(struct way *way, struct curl_slist *headers)
 {
+    char url[128];
+    snprintf(url, sizeof url, "http://127.0.0.1:%u%s", way->socket_path ? 80u : way->port, way->path);
     way->easy = curl_easy_init();
     way->own = strdup(way->body);
-    curl_easy_setopt(way->easy, CURLOPT_URL, way->url);
+    curl_easy_setopt(way->easy, CURLOPT_URL, url);
     curl_easy_setopt(way->easy, CURLOPT_NOSIGNAL, 1L);
     if (way->socket_path)
         curl_easy_setopt(way->easy, CURLOPT_UNIX_SOCKET_PATH, way->socket_path);
@@ -146,69 +168,80 @@ static void single_calls(struct way *way)
     }
 }
 
-static void one_in_flight(struct way ways[3])
+static void one_in_flight(struct way ways[WAYS_COUNT])
 {
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
-    for (int w = 0; w < 3; w++)
+    curl_slist_append(headers, token_line);
+    for (int w = 0; w < WAYS_COUNT; w++)
         open_way(&ways[w], headers);
     for (int round = 0; round < ROUNDS; round++) {
-        for (int w = 0; w < 3; w++)
+        for (int w = 0; w < WAYS_COUNT; w++)
             single_calls(&ways[w]);
     }
-    double p50[3], p99[3];
-    for (int w = 0; w < 3; w++) {
+    double p50[WAYS_COUNT], p99[WAYS_COUNT];
+    for (int w = 0; w < WAYS_COUNT; w++) {
         p50[w] = quantile(ways[w].took_us, ways[w].took_count, 0.5);
         p99[w] = quantile(ways[w].took_us, ways[w].took_count, 0.99);
         curl_easy_cleanup(ways[w].easy);
         free(ways[w].own);
     }
     curl_slist_free_all(headers);
-    for (int w = 1; w < 3; w++)
+    for (int w = 1; w < WAYS_COUNT; w++)
         printf("{\"bench\":\"calls\",\"case\":\"%s_1\",\"p50_us\":%.1f,\"p99_us\":%.1f,\"floor\":\"direct\","
                "\"floor_p50_us\":%.1f,\"floor_p99_us\":%.1f,\"added_p50_us\":%.1f}\n",
-               ways[w].name, p50[w], p99[w], p50[0], p99[0], p50[w] - p50[0]);
+               ways[w].name, p50[w], p99[w], p50[DIRECT], p99[DIRECT], p50[w] - p50[DIRECT]);
 }
 
 /* ---- many at a time ---- */
 
-static void many_in_flight(struct way ways[3], const uint16_t port, uint32_t connections_count)
+static struct spw_bench_load load_of(const struct way *way, uint32_t connections_count, char request[4096])
 {
-    static char requests[3][4096];
-    struct spw_bench_load loads[3];
-    double per_s[3][ROUNDS], ratio[3][ROUNDS], cpu[3][ROUNDS];
-    for (int w = 0; w < 3; w++) {
-        const char *path = strstr(ways[w].url + 7, "/");
-        int head = snprintf(requests[w], sizeof requests[w],
-                            "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-                            "Content-Length: %zu\r\n\r\n%s",
-                            path, strlen(ways[w].body), ways[w].body);
-        loads[w] = (struct spw_bench_load){.socket_path = ways[w].socket_path,
-                                           .port = port,
-                                           .request = requests[w],
-                                           .request_bytes = (size_t)head,
-                                           .amount_at = (size_t)head - strlen(ways[w].body) +
-                                                        (size_t)(ways[w].amount - ways[w].body),
-                                           .connections_count = connections_count,
-                                           .run_ns = LOAD_NS};
-    }
+    int head = snprintf(request, 4096,
+                        "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n%s\r\n"
+                        "Content-Length: %zu\r\n\r\n%s",
+                        way->path, token_line, strlen(way->body), way->body);
+    if (head <= 0 || head >= 4096)
+        spw_bench_die("a request is too long");
+    size_t body_at = (size_t)head - strlen(way->body);
+    return (struct spw_bench_load){.socket_path = way->socket_path,
+                                   .port = way->port,
+                                   .request = request,
+                                   .request_bytes = (size_t)head,
+                                   .amount_at = body_at + (size_t)(way->amount - way->body),
+                                   .connections_count = connections_count,
+                                   .run_ns = LOAD_NS};
+}
+
+static void many_in_flight(struct way ways[WAYS_COUNT], uint32_t connections_count)
+{
+    static char requests[WAYS_COUNT][4096];
+    struct spw_bench_load loads[WAYS_COUNT];
+    double per_s[WAYS_COUNT][ROUNDS], ratio[WAYS_COUNT][ROUNDS], cpu[WAYS_COUNT][ROUNDS];
+    for (int w = 0; w < WAYS_COUNT; w++)
+        loads[w] = load_of(&ways[w], connections_count, requests[w]);
     for (int round = -1; round < ROUNDS; round++) { /* the first only opens connections */
-        for (int w = 0; w < 3; w++) {
-            double before_us = cpu_us(children[w]);
+        for (int w = 0; w < WAYS_COUNT; w++) {
+            double before_us = cpu_us(ways[w].process);
             uint64_t took_ns, count = spw_bench_load_run(&loads[w], &took_ns);
             if (round < 0)
                 continue;
             per_s[w][round] = (double)count * 1e9 / (double)took_ns;
-            cpu[w][round] = (cpu_us(children[w]) - before_us) / (double)count;
+            cpu[w][round] = (cpu_us(ways[w].process) - before_us) / (double)count;
         }
-        for (int w = 0; w < 3 && round >= 0; w++)
-            ratio[w][round] = per_s[w][round] / per_s[w == 2 ? 1 : 0][round];
+        for (int w = 0; w < WAYS_COUNT && round >= 0; w++)
+            ratio[w][round] = per_s[w][round] / per_s[ways[w].floor][round];
     }
-    double direct = quantile(per_s[0], ROUNDS, 0.5), forwarder = quantile(per_s[1], ROUNDS, 0.5);
-    printf("{\"bench\":\"calls\",\"case\":\"sidecar_%u\",\"ops_per_s\":%.0f,\"floor\":\"forwarder\","
-           "\"floor_ops_per_s\":%.0f,\"ratio\":%.3f,\"direct_ops_per_s\":%.0f,\"cpu_us_per_call\":%.1f,"
-           "\"floor_cpu_us_per_call\":%.1f}\n",
-           connections_count, quantile(per_s[2], ROUNDS, 0.5), forwarder, quantile(ratio[2], ROUNDS, 0.5),
-           direct, quantile(cpu[2], ROUNDS, 0.5), quantile(cpu[1], ROUNDS, 0.5));
+    for (int w = 0; w < WAYS_COUNT; w++) {
+        int floor = ways[w].floor;
+        if (floor != w)
+            printf("{\"bench\":\"calls\",\"case\":\"%s_%u\",\"ops_per_s\":%.0f,\"floor\":\"%s\","
+                   "\"floor_ops_per_s\":%.0f,\"ratio\":%.3f,\"direct_ops_per_s\":%.0f,"
+                   "\"cpu_us_per_call\":%.1f,\"floor_cpu_us_per_call\":%.1f}\n",
+                   ways[w].name, connections_count, quantile(per_s[w], ROUNDS, 0.5), ways[floor].name,
+                   quantile(per_s[floor], ROUNDS, 0.5), quantile(ratio[w], ROUNDS, 0.5),
+                   quantile(per_s[DIRECT], ROUNDS, 0.5), quantile(cpu[w], ROUNDS, 0.5),
+                   quantile(cpu[floor], ROUNDS, 0.5));
+    }
 }
 
 /* ---- the world ---- */
@@ -225,7 +258,19 @@ static uint16_t free_port(void)
     return ntohs(address.sin_port);
 }
 
-static pid_t start_sidecar(const char *program, uint16_t port)
+/* What is not asked for in the request has the pod's token for a credential. */
+static void read_token(void)
+{
+    char path[128], token[1024];
+    snprintf(path, sizeof path, "%s/pub/token", directory);
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%1023s", token) != 1)
+        spw_bench_die("%s: %s", path, strerror(errno));
+    fclose(file);
+    snprintf(token_line, sizeof token_line, "X-API-KEY: %s", token);
+}
+
+static pid_t start_sidecar(const char *program, uint16_t upstream, uint16_t pass_tax, uint16_t pass)
 {
     char path[128], socket_path[128];
     const char *const names[] = {"pub", "rw"};
@@ -236,7 +281,9 @@ static pid_t start_sidecar(const char *program, uint16_t port)
     }
     snprintf(path, sizeof path, "%s/spillway.yaml", directory);
     FILE *file = fopen(path, "w");
-    if (!file || fprintf(file, CONFIG, port, directory, directory, free_port(), directory) < 0 ||
+    if (!file ||
+        fprintf(file, CONFIG, upstream, pass_tax, upstream, pass, directory, directory, free_port(),
+                directory) < 0 ||
         fclose(file))
         spw_bench_die("%s: %s", path, strerror(errno));
     setenv("SPW_BENCH_KEY", "k-bench", 1);
@@ -252,6 +299,7 @@ static pid_t start_sidecar(const char *program, uint16_t port)
             spw_bench_die("the sidecar did not start");
         usleep(10000);
     }
+    read_token();
     return pid;
 }
 
@@ -267,9 +315,9 @@ static void sidecar_path(char out[512])
 
 int main(void)
 {
-    static struct way ways[3];
+    static struct way ways[WAYS_COUNT];
     char forwarder_socket[96], quote_socket[96], url[96], program[512];
-    uint16_t port;
+    uint16_t upstream, forwarder = 0, pass = free_port(), pass_tax = free_port();
     if (!mkdtemp(directory))
         spw_bench_die("%s: %s", directory, strerror(errno));
     self = getpid();
@@ -277,28 +325,40 @@ int main(void)
     sidecar_path(program);
     snprintf(forwarder_socket, sizeof forwarder_socket, "%s/forwarder.sock", directory);
     snprintf(quote_socket, sizeof quote_socket, "%s/pub/quote.sock", directory);
-    children[0] = spw_bench_upstream(ANSWER, 0, &port);
-    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, port);
-    children[1] = spw_bench_forwarder(forwarder_socket, url);
-    children[2] = start_sidecar(program, port);
-    const char *cart_amount = strstr(CART, "1000.00"), *quote_amount = strstr(QUOTE, "1000.00");
-    ways[0] = (struct way){.name = "direct", .url = url, .body = CART, .amount = cart_amount};
-    ways[1] = (struct way){.name = "forwarder",
-                           .url = "http://bench" PATH,
-                           .socket_path = forwarder_socket,
-                           .body = CART,
-                           .amount = cart_amount};
-    ways[2] = (struct way){.name = "sidecar",
-                           .url = "http://bench/spillway/v1/quote",
-                           .socket_path = quote_socket,
-                           .body = QUOTE,
-                           .amount = quote_amount};
+    children[0] = spw_bench_upstream(ANSWER, 0, &upstream);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, upstream);
+    children[1] = spw_bench_forwarder(forwarder_socket, NULL, url);
+    children[2] = spw_bench_forwarder(NULL, &forwarder, url);
+    children[3] = start_sidecar(program, upstream, pass_tax, pass);
+    for (int w = 0; w < WAYS_COUNT; w++)
+        ways[w] = (struct way){.path = PATH, .floor = w, .body = CART, .amount = strstr(CART, "1000.00")};
+    ways[DIRECT].name = "direct";
+    ways[DIRECT].port = upstream;
+    ways[FORWARDER].name = "forwarder";
+    ways[FORWARDER].socket_path = forwarder_socket;
+    ways[FORWARDER].process = children[1];
+    ways[QUOTE] = (struct way){.name = "quote",
+                               .path = "/spillway/v1/quote",
+                               .floor = FORWARDER,
+                               .socket_path = quote_socket,
+                               .process = children[3],
+                               .body = QUOTE_BODY,
+                               .amount = strstr(QUOTE_BODY, "1000.00")};
+    ways[FORWARDER_TCP].name = "forwarder_tcp";
+    ways[FORWARDER_TCP].port = forwarder;
+    ways[FORWARDER_TCP].process = children[2];
+    ways[PASS].name = "pass";
+    ways[PASS].port = pass;
+    ways[PASS_TAX].name = "pass_calculation";
+    ways[PASS_TAX].port = pass_tax;
+    ways[PASS].floor = ways[PASS_TAX].floor = FORWARDER_TCP;
+    ways[PASS].process = ways[PASS_TAX].process = children[3];
     one_in_flight(ways);
-    many_in_flight(ways, port, 8);
-    many_in_flight(ways, port, 64);
+    many_in_flight(ways, 8);
+    many_in_flight(ways, 64);
     /* A provider is not quicker than a loop's turn: without a rest the answer is there before anybody waits for it. */
-    children[3] = spw_bench_upstream(ANSWER, 500, &port);
-    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, port);
+    children[4] = spw_bench_upstream(ANSWER, 500, &upstream);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, upstream);
     spw_bench_syscalls(url);
     return 0;
 }

@@ -14,8 +14,11 @@
  * port of 127.0.0.1. */
 pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port);
 
-/* libmicrohttpd in front, libcurl behind, one thread, no decision: each request at socket_path goes to url. */
-pid_t spw_bench_forwarder(const char *socket_path, const char *url);
+/* libmicrohttpd in front, libcurl behind, one thread, no decision: each request goes to url. It listens at socket_path, or
+ * where that is NULL on a port of 127.0.0.1. */
+pid_t spw_bench_forwarder(const char *socket_path, uint16_t *port, const char *url);
+/* A listening socket on a free port of 127.0.0.1. */
+int spw_bench_listen(uint16_t *port);
 
 /* A caller's side: connections that each ask again as soon as they are answered. The four digits at amount_at of the
  * request count up, so that no two requests are alike. */

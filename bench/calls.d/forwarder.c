@@ -6,6 +6,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -135,13 +136,20 @@ static void run(int listener)
     }
 }
 
-pid_t spw_bench_forwarder(const char *socket_path, const char *url)
+static int listen_at(const char *socket_path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
     if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 256))
         spw_bench_die("no socket for the forwarder: %s", strerror(errno));
+    return listener;
+}
+
+pid_t spw_bench_forwarder(const char *socket_path, uint16_t *port, const char *url)
+{
+    int listener = socket_path ? listen_at(socket_path) : spw_bench_listen(port);
+    fcntl(listener, F_SETFL, O_NONBLOCK);
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

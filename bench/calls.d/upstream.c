@@ -91,15 +91,21 @@ static void run(int listener, const char *answer, size_t answer_bytes)
     }
 }
 
-pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port)
+int spw_bench_listen(uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&address, bytes) || listen(listener, 256) ||
         getsockname(listener, (struct sockaddr *)&address, &bytes))
-        spw_bench_die("no port for the upstream: %s", strerror(errno));
+        spw_bench_die("no port to listen on: %s", strerror(errno));
     *port = ntohs(address.sin_port);
+    return listener;
+}
+
+pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port)
+{
+    int listener = spw_bench_listen(port);
     pid_t pid = fork();
     if (pid == 0) {
         char answer[4096];
