@@ -70,9 +70,9 @@ static const struct rules dialect_rules[] = {
 #define RULE_OTHER       "another header of the answer that tells the same quota"
 
 struct text {
-    char p[VALUE_MAX_BYTES];
     size_t n;
     bool too_long; /* then it is malformed: cutting could change a number */
+    char p[VALUE_MAX_BYTES];
 };
 
 /* The lines that belong together: one vendor's, one window's. */
@@ -93,6 +93,7 @@ struct window {
 
 struct windows {
     size_t count;
+    /* Cleared when it is taken, as the groups below: clearing all would cost more than reading the headers. */
     struct window at[2 * MEMBERS_MAX_COUNT + GROUPS_MAX_COUNT];
 };
 
@@ -104,16 +105,23 @@ struct wait {
 
 struct reading {
     enum spw_reset_unit reset_unit;
-    struct text ratelimit, policy, call_limit; /* joined lines */
-    struct group groups[GROUPS_MAX_COUNT];
     size_t groups_count;
     bool has_date, from_cache;
     int64_t date_unix_ms;
     int64_t received_unix_ms;
     struct wait retry, vendor_retry;
+    struct text ratelimit, policy, call_limit; /* joined lines */
+    struct group groups[GROUPS_MAX_COUNT];
 };
 
 /* ---- lines into fields ---- */
+
+static void clear(struct text *t)
+{
+    t->n = 0;
+    t->too_long = false;
+    t->p[0] = 0;
+}
 
 static bool is_blank(char c)
 {
@@ -215,6 +223,10 @@ static struct group *group_of(struct reading *r, const char *key)
         return NULL;
     struct group *g = &r->groups[r->groups_count++];
     snprintf(g->key, sizeof g->key, "%s", key);
+    g->is_ms = false;
+    g->named_window_ms = 0;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        clear(&g->fields[i]);
     return g;
 }
 
@@ -844,10 +856,16 @@ static void tell_retry(const struct reading *r, uint32_t status, int64_t receive
 void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t status, int64_t received_unix_ms,
                          const struct spw_headers_options *options, struct spw_rate_signals *out)
 {
-    struct reading r = {.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO,
-                        .received_unix_ms = received_unix_ms};
+    struct reading r;
+    struct windows all;
+    memset(&r, 0, offsetof(struct reading, ratelimit));
+    r.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO;
+    r.received_unix_ms = received_unix_ms;
+    clear(&r.ratelimit);
+    clear(&r.policy);
+    clear(&r.call_limit);
+    all.count = 0;
     uint64_t skew_limit_ms = options && options->skew_limit_ms ? options->skew_limit_ms : SKEW_LIMIT_MS;
-    struct windows all = {0};
     memset(out, 0, sizeof *out);
     out->dialect = out->limit_rule = out->remaining_rule = "";
     out->reset_rule = out->window_rule = out->retry_rule = "";
