@@ -1375,23 +1375,24 @@ static inline const char *spw_request_bad_name(const struct spw_quote_request *q
 static inline void spw_text_json(struct spw_text *t, const char *text) {
   static const char hex[] = "0123456789abcdef";
   if (!text) { spw_text_put(t, "null"); return; }
-  spw_text_put(t, "\"");
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
+  spw_text_bytes(t, "\"", 1);
+  while (*text) {
+    const char *plain = text;
+    while ((unsigned char)*text >= 0x20 && *text != '"' && *text != '\\') text++;
+    spw_text_bytes(t, plain, (size_t)(text - plain)); if (!*text) break;
+    unsigned char c = (unsigned char)*text++;
     if (c == '"' || c == '\\') {
       char two[2] = {'\\', (char)c};
       spw_text_bytes(t, two, 2);
-    } else if (c < 0x20) {
-      char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-      spw_text_bytes(t, six, 6);
     } else {
-      spw_text_bytes(t, text, 1); }
+      char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+      spw_text_bytes(t, six, 6); }
   }
-  spw_text_put(t, "\""); }
+  spw_text_bytes(t, "\"", 1); }
 static inline void spw__json_field(struct spw_text *t, const char *name, const char *value) {
   if (!value) return;
   if (t->used && t->at[t->used - 1] != '{') spw_text_put(t, ",");
-  spw_text_json(t, name); spw_text_put(t, ":"); spw_text_json(t, value); }
+  spw_text_bytes(t, "\"", 1); spw_text_put(t, name); spw_text_bytes(t, "\":", 2); spw_text_json(t, value); }
 static inline void spw__json_address(struct spw_text *t, const char *name, const struct spw_address *a) {
   if (!a->country && !a->state && !a->zip && !a->city && !a->line1) return;
   spw_text_put(t, ",\""); spw_text_put(t, name);

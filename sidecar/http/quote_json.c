@@ -5,24 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "shm/spw_text.h"
+#include "sidecar/obs/zeroed.h"
 #include "sidecar/provider/decimal.h"
 #include "sidecar/provider/instant.h"
 
 /* ---- reading ---- */
 
-static bool known_fields(json_t *object, const char *path, const char *const *names, struct spw_error *err)
+static bool known_fields(const struct spw_json *object, const char *path, const char *const *names,
+                         struct spw_error *err)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    const struct spw_json *one = spw_json_first(object);
+    for (; one; one = spw_json_next(object, one)) {
         bool known = false;
         for (size_t i = 0; names[i] && !known; i++)
-            known = strcmp(names[i], key) == 0;
+            known = strcmp(names[i], one->key) == 0;
         if (!known) {
             spw_error_set(err, SPW_STATUS_INVALID, "%s%s%.40s: unknown field: docs/http.md has them all",
-                          path, path[0] ? "." : "", key);
+                          path, path[0] ? "." : "", one->key);
             return false;
         }
     }
@@ -30,24 +32,25 @@ static bool known_fields(json_t *object, const char *path, const char *const *na
 }
 
 /* Text of at most room - 1 bytes; absent or null leaves *out NULL. */
-static bool text_field(json_t *object, const char *path, const char *name, size_t room, const char **out,
-                       struct spw_error *err)
+static bool text_field(const struct spw_json *object, const char *path, const char *name, size_t room,
+                       const char **out, struct spw_error *err)
 {
-    json_t *value = json_object_get(object, name);
+    const struct spw_json *value = spw_json_get(object, name);
     *out = NULL;
-    if (!value || json_is_null(value))
+    if (!value || spw_json_is(value, SPW_JSON_NULL))
         return true;
-    if (!json_is_string(value) || json_string_length(value) >= room) {
+    if (!spw_json_is(value, SPW_JSON_TEXT) || value->text_bytes >= room) {
         spw_error_set(err, SPW_STATUS_INVALID, "%s%s%s: text of at most %zu bytes is expected", path,
                       path[0] ? "." : "", name, room - 1);
         return false;
     }
-    *out = json_string_value(value);
+    *out = spw_json_text(value);
     return true;
 }
 
 /* The same for what the ledger keeps as an id or name: it takes no other. */
-static bool name_field(json_t *object, const char *name, size_t room, const char **out, struct spw_error *err)
+static bool name_field(const struct spw_json *object, const char *name, size_t room, const char **out,
+                       struct spw_error *err)
 {
     if (!text_field(object, "", name, room, out, err))
         return false;
@@ -57,14 +60,14 @@ static bool name_field(json_t *object, const char *name, size_t room, const char
 }
 
 /* "39.98" -> 3998 at two digits. Text, so that no binary fraction comes in. */
-static bool decimal_field(json_t *object, const char *path, const char *name, unsigned digits,
+static bool decimal_field(const struct spw_json *object, const char *path, const char *name, unsigned digits,
                           int64_t missing, int64_t *out, struct spw_error *err)
 {
-    json_t *value = json_object_get(object, name);
+    const struct spw_json *value = spw_json_get(object, name);
     *out = missing;
-    if (!value || json_is_null(value))
+    if (!value || spw_json_is(value, SPW_JSON_NULL))
         return true;
-    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    const char *text = spw_json_is(value, SPW_JSON_TEXT) ? spw_json_text(value) : "";
     int64_t number;
     if (spw_decimal_parse(text, strlen(text), digits, SPW_DECIMAL_HALF_UP, &number) != SPW_DECIMAL_EXACT ||
         number > SPW_AMOUNT_MAX_MINOR || number < -SPW_AMOUNT_MAX_MINOR) {
@@ -78,22 +81,24 @@ static bool decimal_field(json_t *object, const char *path, const char *name, un
     return true;
 }
 
-static bool object_field(json_t *root, const char *name, json_t **out, struct spw_error *err)
+static bool object_field(const struct spw_json *root, const char *name, const struct spw_json **out,
+                         struct spw_error *err)
 {
-    *out = json_object_get(root, name);
-    if (*out && json_is_null(*out))
+    *out = spw_json_get(root, name);
+    if (*out && spw_json_is(*out, SPW_JSON_NULL))
         *out = NULL;
-    if (*out && !json_is_object(*out)) {
+    if (*out && !spw_json_is(*out, SPW_JSON_OBJECT)) {
         spw_error_set(err, SPW_STATUS_INVALID, "%s: an object is expected", name);
         return false;
     }
     return true;
 }
 
-static bool read_address(json_t *root, const char *name, struct spw_address *out, struct spw_error *err)
+static bool read_address(const struct spw_json *root, const char *name, struct spw_address *out,
+                         struct spw_error *err)
 {
     static const char *const fields[] = {"country", "state", "zip", "city", "line1", NULL};
-    json_t *a;
+    const struct spw_json *a;
     if (!object_field(root, name, &a, err))
         return false;
     if (!a)
@@ -105,12 +110,15 @@ static bool read_address(json_t *root, const char *name, struct spw_address *out
            text_field(a, name, "line1", 256, &out->line1, err);
 }
 
-static bool read_line(json_t *line, size_t index, struct spw_line *out, struct spw_error *err)
+static bool read_line(const struct spw_json *line, size_t index, struct spw_line *out, struct spw_error *err)
 {
     static const char *const fields[] = {"id", "tax_code", "quantity", "amount", NULL};
     char path[32];
-    snprintf(path, sizeof path, "lines[%zu]", index);
-    if (!json_is_object(line)) {
+    struct spw_text place = spw_text_on(path, sizeof path);
+    spw_text_put(&place, "lines[");
+    spw_text_u64(&place, index);
+    spw_text_put(&place, "]");
+    if (!spw_json_is(line, SPW_JSON_OBJECT)) {
         spw_error_set(err, SPW_STATUS_INVALID, "%s: an object is expected", path);
         return false;
     }
@@ -129,30 +137,33 @@ static bool read_line(json_t *line, size_t index, struct spw_line *out, struct s
     return true;
 }
 
-static bool read_lines(json_t *root, struct spw_quote_body *body, struct spw_error *err)
+static bool read_lines(const struct spw_json *root, struct spw_quote_body *body, struct spw_error *err)
 {
-    json_t *lines = json_object_get(root, "lines");
-    size_t count = json_array_size(lines);
+    const struct spw_json *lines = spw_json_get(root, "lines");
+    size_t count = spw_json_count(lines);
     if (count == 0 || count > SPW_LINES_MAX_COUNT) {
         spw_error_set(err, SPW_STATUS_INVALID, "lines: a list of 1 to %u lines is expected",
                       SPW_LINES_MAX_COUNT);
         return false;
     }
-    body->lines = calloc(count, sizeof *body->lines);
+    body->lines = spw_zeroed(count * sizeof *body->lines);
     if (!body->lines) {
         spw_error_set(err, SPW_STATUS_NO_MEMORY, "quote: no memory: raise the container's memory limit");
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        if (!read_line(json_array_get(lines, i), i, &body->lines[i], err))
+    size_t i = 0;
+    SPW_JSON_EACH(line, lines)
+    {
+        if (!read_line(line, i, &body->lines[i], err))
             return false;
+        i++;
     }
     body->request.lines = body->lines;
     body->request.line_count = (uint32_t)count;
     return true;
 }
 
-static bool read_purpose(json_t *root, struct spw_quote_request *q, struct spw_error *err)
+static bool read_purpose(const struct spw_json *root, struct spw_quote_request *q, struct spw_error *err)
 {
     const char *text;
     if (!text_field(root, "", "purpose", 16, &text, err))
@@ -169,11 +180,11 @@ static bool read_purpose(json_t *root, struct spw_quote_request *q, struct spw_e
     return !text;
 }
 
-static bool read_rest(json_t *root, struct spw_quote_request *q, struct spw_error *err)
+static bool read_rest(const struct spw_json *root, struct spw_quote_request *q, struct spw_error *err)
 {
     static const char *const customer_fields[] = {"id", "exemption", NULL};
     static const char *const shipping_fields[] = {"amount", "tax_code", NULL};
-    json_t *customer, *shipping, *deadline = json_object_get(root, "deadline_ms");
+    const struct spw_json *customer, *shipping, *deadline = spw_json_get(root, "deadline_ms");
     int32_t day;
     if (!object_field(root, "customer", &customer, err) || !object_field(root, "shipping", &shipping, err))
         return false;
@@ -185,9 +196,9 @@ static bool read_rest(json_t *root, struct spw_quote_request *q, struct spw_erro
                      !decimal_field(shipping, "shipping", "amount", 2, 0, &q->shipping_minor, err) ||
                      !text_field(shipping, "shipping", "tax_code", 32, &q->shipping_tax_code, err)))
         return false;
-    if (deadline && !json_is_null(deadline)) {
-        json_int_t ms = json_integer_value(deadline);
-        if (!json_is_integer(deadline) || ms < 1 || ms > 60000) {
+    if (deadline && !spw_json_is(deadline, SPW_JSON_NULL)) {
+        int64_t ms = spw_json_integer(deadline);
+        if (!spw_json_is(deadline, SPW_JSON_INTEGER) || ms < 1 || ms > 60000) {
             spw_error_set(err, SPW_STATUS_INVALID, "deadline_ms: a whole number from 1 to 60000 is expected");
             return false;
         }
@@ -204,18 +215,18 @@ static bool read_rest(json_t *root, struct spw_quote_request *q, struct spw_erro
     return true;
 }
 
-static json_t *load(const char *bytes, size_t count, struct spw_error *err)
+static struct spw_json *load(const char *bytes, size_t count, struct spw_error *err)
 {
-    json_error_t json_error;
-    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &json_error);
-    if (root && json_is_object(root))
+    struct spw_json_fault fault;
+    struct spw_json *root = spw_json_read(bytes, count, &fault);
+    if (root && root->kind == SPW_JSON_OBJECT)
         return root;
     if (root)
         spw_error_set(err, SPW_STATUS_PARSE, "the body: a JSON object is expected");
     else
-        spw_error_set(err, SPW_STATUS_PARSE, "the body, line %d column %d: %.120s", json_error.line,
-                      json_error.column, json_error.text);
-    json_decref(root);
+        spw_error_set(err, SPW_STATUS_PARSE, "the body, line %u column %u: %s", fault.line, fault.column,
+                      fault.what);
+    spw_json_free(root);
     return NULL;
 }
 
@@ -230,7 +241,7 @@ enum spw_status spw_quote_body_parse(const char *bytes, size_t count, struct spw
     out->root = load(bytes, count, err);
     if (!out->root)
         return err->status;
-    json_t *r = out->root;
+    const struct spw_json *r = out->root;
     if (known_fields(r, "", fields, err) && text_field(r, "", "account", SPW_NAME_BYTES, &q->account, err) &&
         text_field(r, "", "integration", SPW_NAME_BYTES, &q->integration, err) &&
         text_field(r, "", "decision_id", SPW_CALLER_ID_BYTES, &q->decision_id, err) &&
@@ -251,7 +262,7 @@ enum spw_status spw_quote_body_parse(const char *bytes, size_t count, struct spw
 
 void spw_quote_body_clean_up(struct spw_quote_body *body)
 {
-    json_decref(body->root);
+    spw_json_free(body->root);
     free(body->lines);
     memset(body, 0, sizeof *body);
 }
@@ -263,7 +274,7 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
                                          "currency", "placed_at", NULL};
     const char *quote_id = NULL, *order_id = NULL, *currency = NULL, *placed_at = NULL;
     memset(out, 0, sizeof *out);
-    json_t *r = load(bytes, count, err);
+    struct spw_json *r = load(bytes, count, err);
     if (!r)
         return err->status;
     bool ok = known_fields(r, "", fields, err) && name_field(r, "quote_id", SPW_ID_BYTES, &quote_id, err) &&
@@ -294,7 +305,7 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
         snprintf(out->order_id, sizeof out->order_id, "%s", order_id);
         snprintf(out->currency, sizeof out->currency, "%s", currency ? currency : "USD");
     }
-    json_decref(r);
+    spw_json_free(r);
     return ok ? SPW_STATUS_OK : err->status;
 }
 

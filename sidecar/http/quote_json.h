@@ -5,13 +5,12 @@
 #ifndef SPW_HTTP_QUOTE_JSON_H
 #define SPW_HTTP_QUOTE_JSON_H
 
-#include <jansson.h>
-
 #include "sidecar/http/decide.h"
+#include "sidecar/provider/json_read.h"
 
 /* A parsed request: the texts live in root. */
 struct spw_quote_body {
-    json_t *root;
+    struct spw_json *root;
     struct spw_line *lines;
     struct spw_quote_request request;
 };

@@ -32,9 +32,9 @@ bool spw_answer_status_is_of_the_way(uint32_t status)
     return status == 405 || status == 407 || status == 408 || status == 421 || status == 425 || status == 426;
 }
 
-void spw_answer_reject(struct spw_answer *out, const json_t *envelope, uint32_t status)
+void spw_answer_reject(struct spw_answer *out, const struct spw_json *envelope, uint32_t status)
 {
-    out->error_json = json_dumps(envelope, JSON_COMPACT);
+    out->error_json = spw_json_dump(envelope);
     if (out->error_json)
         out->kind = SPW_ANSWER_REJECTED;
     else

@@ -9,8 +9,7 @@
 #ifndef SPW_PROVIDER_ANSWER_H
 #define SPW_PROVIDER_ANSWER_H
 
-#include <jansson.h>
-
+#include "sidecar/provider/json_read.h"
 #include "sidecar/provider/provider.h"
 
 struct spw_answer_reader {
@@ -40,7 +39,7 @@ bool spw_answer_status_is_of_the_way(uint32_t status);
 void spw_answer_fail(struct spw_answer *out, enum spw_answer_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* REJECTED with the provider's own envelope. */
-void spw_answer_reject(struct spw_answer *out, const json_t *envelope, uint32_t status);
+void spw_answer_reject(struct spw_answer *out, const struct spw_json *envelope, uint32_t status);
 /* Add to the jurisdiction of this level and rate; when the list is full, to the first of the level. */
 void spw_answer_add_jurisdiction(struct spw_answer *out, const char *level, int64_t rate_ppb,
                                  int64_t tax_minor);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sidecar/provider/json_write.h"
 #include "sidecar/provider/wire.h"
 
 #define ITEM_CODE_MAX_BYTES 50 /* of itemCode, customerCode, code */
@@ -58,17 +59,16 @@ static enum spw_status open_call(const struct spw_conf_account *account,
     return status;
 }
 
-/* {line1, city, region, country, postalCode} without what is not known; NULL: no UTF-8, or no memory. */
-static json_t *make_address(const struct spw_address *a)
+/* {line1, city, region, country, postalCode} without what is not known. */
+static void put_address(struct spw_text *t, const char *name, const struct spw_address *a)
 {
-    json_t *out = json_object();
-    if (out && spw_wire_set_text(out, "line1", a->line1) && spw_wire_set_text(out, "city", a->city) &&
-        spw_wire_set_text(out, "region", a->state) &&
-        spw_wire_set_text(out, "country", a->country && a->country[0] ? a->country : "US") &&
-        spw_wire_set_text(out, "postalCode", a->zip))
-        return out;
-    json_decref(out);
-    return NULL;
+    spw_json_open(t, name, "{");
+    spw_json_put_known(t, "line1", a->line1);
+    spw_json_put_known(t, "city", a->city);
+    spw_json_put_known(t, "region", a->state);
+    spw_json_put_text(t, "country", a->country && a->country[0] ? a->country : "US");
+    spw_json_put_known(t, "postalCode", a->zip);
+    spw_text_put(t, "}");
 }
 
 static bool is_address(const struct spw_address *a)
@@ -76,21 +76,18 @@ static bool is_address(const struct spw_address *a)
     return (a->zip && a->zip[0]) || (a->line1 && a->line1[0]) || (a->city && a->city[0]);
 }
 
-static enum spw_status make_addresses(const struct spw_quote_request *quote, json_t **out,
-                                      struct spw_error *err)
+static enum spw_status put_addresses(struct spw_text *t, const struct spw_quote_request *quote,
+                                     struct spw_error *err)
 {
-    *out = NULL;
     if (!is_address(&quote->ship_to))
         return spw_error_set(err, SPW_STATUS_INVALID,
                              "ship_to: zip, or line1 and city, are needed; send them");
     /* One address stands for both ends: AvaTax then takes the sale for one over the counter. */
     const struct spw_address *from = is_address(&quote->ship_from) ? &quote->ship_from : &quote->ship_to;
-    json_t *addresses =
-        json_pack("{s:o, s:o}", "shipFrom", make_address(from), "shipTo", make_address(&quote->ship_to));
-    if (!addresses)
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "ship_from, ship_to: not UTF-8 (or no memory); send UTF-8");
-    *out = addresses;
+    spw_json_open(t, "addresses", "{");
+    put_address(t, "shipFrom", from);
+    put_address(t, "shipTo", &quote->ship_to);
+    spw_text_put(t, "}");
     return SPW_STATUS_OK;
 }
 
@@ -101,13 +98,14 @@ static const char *item_code(const char *id, const char *number)
 }
 
 /* taxes_minor NULL = to be calculated. */
-static enum spw_status add_line(json_t *lines, const struct spw_quote_request *quote, uint32_t index,
+static enum spw_status put_line(struct spw_text *t, const struct spw_quote_request *quote, uint32_t index,
                                 const int64_t *taxes_minor, const char *date, struct spw_error *err)
 {
     bool is_shipping = index == quote->line_count;
     const struct spw_line *line = is_shipping ? NULL : &quote->lines[index];
     char number[16];
-    snprintf(number, sizeof number, "%u", index + 1);
+    struct spw_text digits = spw_text_on(number, sizeof number);
+    spw_text_u64(&digits, index + 1);
     enum spw_status status = spw_wire_check_line(quote, index, true, "AvaTax", err);
     if (status)
         return status;
@@ -115,56 +113,47 @@ static enum spw_status add_line(json_t *lines, const struct spw_quote_request *q
     const char *code = line ? line->tax_code : quote->shipping_tax_code;
     if (is_shipping && (!code || !code[0]))
         code = SPW_AVATAX_FREIGHT;
-    json_t *item =
-        json_pack("{s:s, s:o, s:o, s:s}", "number", number, "quantity", spw_wire_quantity(quantity_micro),
-                  "amount", spw_wire_minor(line ? line->amount_minor : quote->shipping_minor), "itemCode",
-                  line ? item_code(line->id, number) : "shipping");
-    bool failed = !item || !spw_wire_set_text(item, "taxCode", code);
-    if (!failed && taxes_minor)
-        failed = json_object_set_new(item, "taxOverride",
-                                     json_pack("{s:s, s:o, s:s, s:s}", "type", "TaxAmount", "taxAmount",
-                                               spw_wire_minor(taxes_minor[index]), "taxDate", date, "reason",
-                                               "collected at checkout from a cached rate"));
-    if (failed) {
-        json_decref(item);
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "lines[%u]: id or tax code is not UTF-8 (or no memory); send UTF-8", index);
+    spw_json_open(t, NULL, "{");
+    spw_json_put_text(t, "number", number);
+    spw_json_put_decimal(t, "quantity", quantity_micro, 6, true);
+    spw_json_put_decimal(t, "amount", line ? line->amount_minor : quote->shipping_minor, 2, false);
+    spw_json_put_text(t, "itemCode", line ? item_code(line->id, number) : "shipping");
+    spw_json_put_known(t, "taxCode", code);
+    if (taxes_minor) {
+        spw_json_open(t, "taxOverride", "{");
+        spw_json_put_text(t, "type", "TaxAmount");
+        spw_json_put_decimal(t, "taxAmount", taxes_minor[index], 2, false);
+        spw_json_put_text(t, "taxDate", date);
+        spw_json_put_text(t, "reason", "collected at checkout from a cached rate");
+        spw_text_put(t, "}");
     }
-    return json_array_append_new(lines, item) ? spw_wire_no_memory(err) : SPW_STATUS_OK;
+    spw_text_put(t, "}");
+    return SPW_STATUS_OK;
 }
 
-/* The transaction without type and code. */
-static enum spw_status make_transaction(const struct spw_quote_request *quote,
-                                        const struct spw_conf_account *account, const char *date,
-                                        const int64_t *taxes_minor, json_t **out, struct spw_error *err)
+/* The members of the transaction without type and code. */
+static enum spw_status put_transaction(struct spw_text *t, const struct spw_quote_request *quote,
+                                       const struct spw_conf_account *account, const char *date,
+                                       const int64_t *taxes_minor, struct spw_error *err)
 {
-    json_t *addresses = NULL, *lines = json_array();
-    *out = NULL;
-    enum spw_status status = lines ? spw_wire_check_quote(quote, "AvaTax", err) : spw_wire_no_memory(err);
-    uint32_t count = quote->line_count + (quote->shipping_minor != 0);
-    for (uint32_t i = 0; i < count && !status; i++)
-        status = add_line(lines, quote, i, taxes_minor, date, err);
-    if (!status)
-        status = make_addresses(quote, &addresses, err);
-    if (status) {
-        json_decref(lines);
-        return status;
-    }
     const char *customer = quote->customer_id && quote->customer_id[0] ? quote->customer_id : "guest";
     char customer_code[ITEM_CODE_MAX_BYTES + 1], exemption[EXEMPTION_MAX_BYTES + 1];
+    uint32_t count = quote->line_count + (quote->shipping_minor != 0);
+    enum spw_status status = spw_wire_check_quote(quote, "AvaTax", err);
+    if (status)
+        return status;
     snprintf(customer_code, sizeof customer_code, "%s", customer);
     snprintf(exemption, sizeof exemption, "%s", quote->exemption ? quote->exemption : "");
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "companyCode", account->company, "date", date,
-                  "customerCode", customer_code, "currencyCode", quote->currency ? quote->currency : "USD",
-                  "addresses", addresses, "lines", lines);
-    if (!root || !spw_wire_set_text(root, "exemptionNo", exemption)) {
-        json_decref(root);
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "customer: id or exemption is not UTF-8 (or no memory); send UTF-8");
-    }
-    *out = root;
-    return SPW_STATUS_OK;
+    spw_json_put_text(t, "companyCode", account->company);
+    spw_json_put_text(t, "date", date);
+    spw_json_put_text(t, "customerCode", customer_code);
+    spw_json_put_text(t, "currencyCode", quote->currency ? quote->currency : "USD");
+    spw_json_put_known(t, "exemptionNo", exemption);
+    spw_json_open(t, "lines", "[");
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = put_line(t, quote, i, taxes_minor, date, err);
+    spw_text_put(t, "]");
+    return status ? status : put_addresses(t, quote, err);
 }
 
 static enum spw_status build(const struct spw_quote_request *quote, const struct spw_conf_account *account,
@@ -172,17 +161,20 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
                              struct spw_call *out, struct spw_error *err)
 {
     char date[11];
-    json_t *root = NULL;
+    struct spw_wire_body body;
     (void)idempotency_key; /* AvaTax knows none, and a SalesOrder leaves nothing behind */
     enum spw_status status = open_call(
         account, credential, "POST", "/api/v2/transactions/create?$include=Lines,Details,Summary", out, err);
     if (status)
         return status;
     spw_wire_date(quote, date);
-    status = make_transaction(quote, account, date, NULL, &root, err);
-    if (!status && json_object_set_new(root, "type", json_string("SalesOrder")))
-        status = spw_wire_no_memory(err);
-    return spw_wire_close_json(&spw_profile_avatax, credential, root, status, out, err);
+    status = spw_wire_body_open(&body, &quote, 1, err);
+    spw_text_put(&body.text, "{");
+    spw_json_put_text(&body.text, "type", "SalesOrder");
+    if (!status)
+        status = put_transaction(&body.text, quote, account, date, NULL, err);
+    spw_text_put(&body.text, "}");
+    return spw_wire_close_body(&spw_profile_avatax, credential, &body, status, out, err);
 }
 
 static enum spw_status get(const struct spw_conf_account *account, const struct spw_credential *credential,
@@ -205,27 +197,27 @@ static enum spw_status book(const struct spw_booking *booking, const struct spw_
                             struct spw_error *err)
 {
     int64_t taxes_minor[SPW_LINES_MAX_COUNT + 1];
-    json_t *model = NULL;
+    struct spw_wire_body body;
+    struct spw_text *t = &body.text;
     if (booking->quote->line_count > SPW_LINES_MAX_COUNT)
         return spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
     enum spw_status status = open_call(
         account, credential, "POST", "/api/v2/transactions/createoradjust?$include=Lines,Summary", out, err);
     if (status)
         return status;
+    bool fits = strlen(booking->order_id) <= ITEM_CODE_MAX_BYTES;
     spw_wire_collected(booking, taxes_minor);
-    status = make_transaction(booking->quote, account, booking->date, taxes_minor, &model, err);
-    if (!status &&
-        (!spw_wire_set_text(model, "type", "SalesInvoice") ||
-         !spw_wire_set_text(model, "code", booking->document) ||
-         !spw_wire_set_text(model, "referenceCode",
-                            strlen(booking->order_id) <= ITEM_CODE_MAX_BYTES ? booking->order_id
-                                                                             : booking->document) ||
-         json_object_set_new(model, "commit", json_true())))
-        status = spw_wire_no_memory(err);
-    json_t *root = status ? NULL : json_pack("{s:o}", "createTransactionModel", model);
-    if (status)
-        json_decref(model);
-    return spw_wire_close_json(&spw_profile_avatax, credential, root, status, out, err);
+    status = spw_wire_body_open(&body, &booking->quote, 1, err);
+    spw_text_put(t, "{");
+    spw_json_open(t, "createTransactionModel", "{");
+    spw_json_put_text(t, "type", "SalesInvoice");
+    spw_json_put_known(t, "code", booking->document);
+    spw_json_put_known(t, "referenceCode", fits ? booking->order_id : booking->document);
+    spw_json_put_word(t, "commit", "true");
+    if (!status)
+        status = put_transaction(t, booking->quote, account, booking->date, taxes_minor, err);
+    spw_text_put(t, "}}");
+    return spw_wire_close_body(&spw_profile_avatax, credential, &body, status, out, err);
 }
 
 static enum spw_status book_back(const struct spw_booking *booking, const struct spw_conf_account *account,

@@ -32,15 +32,15 @@ static const char *const account_codes[] = {"AuthenticationException", "Authenti
                                             "SubscriptionRequired",    "CompanyNotFoundError",
                                             "AccountInactive",         "TermsConditionsRequired"};
 
-static const char *code_of(const json_t *error)
+static const char *code_of(const struct spw_json *error)
 {
-    const char *code = json_string_value(json_object_get(error, "code"));
+    const char *code = spw_json_text(spw_json_get(error, "code"));
     return code ? code : "";
 }
 
-static bool is_limit(const json_t *object, enum spw_throttle *throttle)
+static bool is_limit(const struct spw_json *object, enum spw_throttle *throttle)
 {
-    json_int_t number = json_integer_value(json_object_get(object, "number"));
+    int64_t number = spw_json_integer(spw_json_get(object, "number"));
     for (size_t i = 0; i < sizeof limit_codes / sizeof limit_codes[0]; i++)
         if (strcmp(code_of(object), limit_codes[i].code) == 0 || number == limit_codes[i].number) {
             *throttle = limit_codes[i].throttle;
@@ -49,13 +49,11 @@ static bool is_limit(const json_t *object, enum spw_throttle *throttle)
     return false;
 }
 
-static bool tells_limit(const json_t *error, enum spw_throttle *throttle)
+static bool tells_limit(const struct spw_json *error, enum spw_throttle *throttle)
 {
-    size_t i;
-    json_t *detail;
     if (is_limit(error, throttle))
         return true;
-    json_array_foreach(json_object_get(error, "details"), i, detail)
+    SPW_JSON_EACH(detail, spw_json_get(error, "details"))
     {
         if (is_limit(detail, throttle))
             return true;
@@ -63,7 +61,7 @@ static bool tells_limit(const json_t *error, enum spw_throttle *throttle)
     return false;
 }
 
-static bool is_account_fault(const json_t *error)
+static bool is_account_fault(const struct spw_json *error)
 {
     for (size_t i = 0; i < sizeof account_codes / sizeof account_codes[0]; i++)
         if (strcmp(code_of(error), account_codes[i]) == 0)
@@ -72,11 +70,11 @@ static bool is_account_fault(const json_t *error)
 }
 
 /* false: no 2xx with an answer in it; told in *out. */
-static bool judge_status(uint32_t status, const json_t *root, struct spw_answer *out)
+static bool judge_status(uint32_t status, const struct spw_json *root, struct spw_answer *out)
 {
-    const json_t *error = json_object_get(root, "error");
+    const struct spw_json *error = spw_json_get(root, "error");
     enum spw_throttle throttle = SPW_THROTTLE_RATE;
-    bool has_error = json_is_object(error);
+    bool has_error = spw_json_is(error, SPW_JSON_OBJECT);
     if (status == 429 || (has_error && tells_limit(error, &throttle))) {
         if (has_error)
             (void)tells_limit(error, &throttle);
@@ -105,16 +103,16 @@ static bool judge_status(uint32_t status, const json_t *root, struct spw_answer 
 
 /* ---- calculations ---- */
 
-static const char *level_of(const json_t *part)
+static const char *level_of(const struct spw_json *part)
 {
     static const struct {
         const char *type, *level;
     } levels[] = {{"State", "state"},     {"STA", "state"},  {"County", "county"},   {"CTY", "county"},
                   {"City", "city"},       {"CIT", "city"},   {"Country", "country"}, {"CNT", "country"},
                   {"Special", "special"}, {"STJ", "special"}};
-    const char *type = json_string_value(json_object_get(part, "jurisType"));
+    const char *type = spw_json_text(spw_json_get(part, "jurisType"));
     if (!type)
-        type = json_string_value(json_object_get(part, "jurisdictionType"));
+        type = spw_json_text(spw_json_get(part, "jurisdictionType"));
     for (size_t i = 0; type && i < sizeof levels / sizeof levels[0]; i++)
         if (strcmp(type, levels[i].type) == 0)
             return levels[i].level;
@@ -122,16 +120,14 @@ static const char *level_of(const json_t *part)
 }
 
 /* The line's parts: its combined rate, and each into the list of jurisdictions. false: a part is no number. */
-static bool read_details(const json_t *line, int64_t *combined_ppb, struct spw_answer *out)
+static bool read_details(const struct spw_json *line, int64_t *combined_ppb, struct spw_answer *out)
 {
-    size_t i;
-    json_t *part;
     *combined_ppb = 0;
-    json_array_foreach(json_object_get(line, "details"), i, part)
+    SPW_JSON_EACH(part, spw_json_get(line, "details"))
     {
         int64_t rate_ppb, tax_minor;
-        if (!spw_wire_number(json_object_get(part, "rate"), 9, &rate_ppb) ||
-            !spw_wire_number(json_object_get(part, "tax"), 2, &tax_minor) || rate_ppb < 0 ||
+        if (!spw_json_number(spw_json_get(part, "rate"), 9, &rate_ppb) ||
+            !spw_json_number(spw_json_get(part, "tax"), 2, &tax_minor) || rate_ppb < 0 ||
             rate_ppb > SPW_WIRE_PPB) {
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "a tax detail has no rate or tax that is a number");
             return false;
@@ -146,10 +142,10 @@ static bool read_details(const json_t *line, int64_t *combined_ppb, struct spw_a
 }
 
 /* lineNumber is what build gave: 1 to count. */
-static bool read_index(const json_t *line, size_t *index)
+static bool read_index(const struct spw_json *line, size_t *index)
 {
-    const json_t *number = json_object_get(line, "lineNumber");
-    const char *text = json_string_value(number);
+    const struct spw_json *number = spw_json_get(line, "lineNumber");
+    const char *text = spw_json_text(number);
     char *end = NULL;
     unsigned long value = text && *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
     if (!text || !end || *end || value > SPW_LINES_MAX_COUNT + 1)
@@ -158,17 +154,17 @@ static bool read_index(const json_t *line, size_t *index)
     return true;
 }
 
-static bool read_line(struct spw_answer_reader *r, const json_t *line, uint32_t first_ppb_at[2])
+static bool read_line(struct spw_answer_reader *r, const struct spw_json *line, uint32_t first_ppb_at[2])
 {
     size_t index;
     int64_t tax_minor, taxable_minor = 0, combined_ppb;
-    const json_t *taxable = json_object_get(line, "taxableAmount");
+    const struct spw_json *taxable = spw_json_get(line, "taxableAmount");
     if (!read_index(line, &index)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line has no \"lineNumber\" that was asked for");
         return false;
     }
-    if (!spw_wire_number(json_object_get(line, "tax"), 2, &tax_minor) ||
-        (taxable && !spw_wire_number(taxable, 2, &taxable_minor))) {
+    if (!spw_json_number(spw_json_get(line, "tax"), 2, &tax_minor) ||
+        (taxable && !spw_json_number(taxable, 2, &taxable_minor))) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "line %zu has no number \"tax\" or \"taxableAmount\"",
                         index);
         return false;
@@ -192,33 +188,31 @@ static int64_t asked_total_minor(const struct spw_quote_request *quote)
     return sum_minor;
 }
 
-static void read_transaction(struct spw_answer_reader *r, const json_t *root)
+static void read_transaction(struct spw_answer_reader *r, const struct spw_json *root)
 {
     const char *asked = r->quote->currency ? r->quote->currency : "USD";
-    const char *currency = json_string_value(json_object_get(root, "currencyCode"));
-    const json_t *lines = json_object_get(root, "lines"), *amount = json_object_get(root, "totalAmount");
+    const char *currency = spw_json_text(spw_json_get(root, "currencyCode"));
+    const struct spw_json *lines = spw_json_get(root, "lines"), *amount = spw_json_get(root, "totalAmount");
     int64_t total_minor, amount_minor = 0;
     uint32_t first_ppb_at[2] = {UINT32_MAX, 0};
-    size_t i;
-    json_t *line;
     if (currency && strcmp(currency, asked) != 0) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the answer is not in the currency asked for");
         return;
     }
-    if (!spw_wire_number(json_object_get(root, "totalTax"), 2, &total_minor)) {
+    if (!spw_json_number(spw_json_get(root, "totalTax"), 2, &total_minor)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "there is no number \"totalTax\"");
         return;
     }
     if (amount &&
-        (!spw_wire_number(amount, 2, &amount_minor) || amount_minor != asked_total_minor(r->quote))) {
+        (!spw_json_number(amount, 2, &amount_minor) || amount_minor != asked_total_minor(r->quote))) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "\"totalAmount\" is not what was asked for");
         return;
     }
-    if (!json_is_array(lines)) {
+    if (!spw_json_is(lines, SPW_JSON_ARRAY)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "there is no list \"lines\"");
         return;
     }
-    json_array_foreach(lines, i, line)
+    SPW_JSON_EACH(line, lines)
     {
         if (!read_line(r, line, first_ppb_at))
             return;
@@ -236,20 +230,20 @@ void spw_avatax_read(const struct spw_quote_request *quote, uint32_t status, con
     (void)headers_bytes;
     if (!spw_answer_reader_init(&r, quote, out))
         return;
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     if (judge_status(status, root, out)) {
         if (root)
             read_transaction(&r, root);
         else
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON object it should be");
     }
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char *headers,
                       size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     int64_t total_minor;
     (void)headers;
     (void)headers_bytes;
@@ -257,29 +251,28 @@ void spw_avatax_judge(const struct spw_route *route, uint32_t status, const char
     if (status == 404 && route && route->kind != SPW_ROUTE_CALCULATE && !root)
         out->kind = SPW_ANSWER_REJECTED; /* a document that does not exist */
     else if (judge_status(status, root, out) && route && route->kind == SPW_ROUTE_CALCULATE &&
-             (!spw_wire_number(json_object_get(root, "totalTax"), 2, &total_minor)))
+             (!spw_json_number(spw_json_get(root, "totalTax"), 2, &total_minor)))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     spw_answer_clean_up(out);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_avatax_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
                       struct spw_answer *out)
 {
     struct spw_sums sums;
-    size_t i;
-    json_t *line, *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     spw_sums_init(&sums, quote, 2, out);
-    bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currencyCode")));
-    json_array_foreach(json_object_get(root, "lines"), i, line)
+    bool is_good = spw_sums_currency(&sums, spw_json_text(spw_json_get(root, "currencyCode")));
+    SPW_JSON_EACH(line, spw_json_get(root, "lines"))
     {
-        is_good = is_good &&
-                  spw_sums_line(&sums, json_object_get(line, "lineAmount"),
-                                json_object_get(line, "taxableAmount"), NULL, json_object_get(line, "tax"));
+        is_good =
+            is_good && spw_sums_line(&sums, spw_json_get(line, "lineAmount"),
+                                     spw_json_get(line, "taxableAmount"), NULL, spw_json_get(line, "tax"));
     }
     if (is_good)
-        spw_sums_finish(&sums, json_object_get(root, "totalTax"), true);
-    json_decref(root);
+        spw_sums_finish(&sums, spw_json_get(root, "totalTax"), true);
+    spw_json_free(root);
 }
 
 /* ---- the books ---- */
@@ -288,15 +281,15 @@ static void read_document(bool is_back, uint32_t status, const char *body, size_
                           struct spw_booked_answer *out)
 {
     struct spw_answer answer = {.kind = SPW_ANSWER_OK};
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     memset(out, 0, sizeof *out);
     out->booked = SPW_BOOKED_FAILED;
     if (is_back && status == 404) {
         out->booked = SPW_BOOKED_MISSING;
         snprintf(out->detail, sizeof out->detail, "AvaTax has no such document");
     } else if (judge_status(status, root, &answer)) {
-        const char *state = json_string_value(json_object_get(root, "status"));
-        out->has_tax = spw_wire_number(json_object_get(root, "totalTax"), 2, &out->tax_minor);
+        const char *state = spw_json_text(spw_json_get(root, "status"));
+        out->has_tax = spw_json_number(spw_json_get(root, "totalTax"), 2, &out->tax_minor);
         if (state && strcmp(state, "Cancelled") == 0) {
             out->booked = SPW_BOOKED_REJECTED;
             snprintf(out->detail, sizeof out->detail, "the document was voided in AvaTax");
@@ -306,7 +299,7 @@ static void read_document(bool is_back, uint32_t status, const char *body, size_
             snprintf(out->detail, sizeof out->detail, "a success without \"totalTax\"");
         }
     } else {
-        const char *code = code_of(json_object_get(root, "error"));
+        const char *code = code_of(spw_json_get(root, "error"));
         snprintf(out->detail, sizeof out->detail, "AvaTax answered status %u %.60s", status, code);
         if (answer.kind == SPW_ANSWER_THROTTLED)
             out->booked = SPW_BOOKED_THROTTLED;
@@ -314,7 +307,7 @@ static void read_document(bool is_back, uint32_t status, const char *body, size_
             out->booked = strcmp(code, "DuplicateEntry") == 0 ? SPW_BOOKED_ALREADY : SPW_BOOKED_REJECTED;
     }
     spw_answer_clean_up(&answer);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_avatax_read_book(const struct spw_booking *booking, uint32_t status, const char *body,

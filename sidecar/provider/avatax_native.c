@@ -18,27 +18,27 @@
 
 /* ---- the quote ---- */
 
-static size_t shipping_place(const json_t *lines)
+static size_t shipping_place(const struct spw_json *lines)
 {
-    size_t count = json_array_size(lines), found = count, i;
-    json_t *line;
-    json_array_foreach(lines, i, line)
+    size_t count = spw_json_count(lines), found = count, place = 0;
+    SPW_JSON_EACH(line, lines)
     {
         const char *code = spw_wire_text(line, "taxCode");
         if (code && code[0] == 'F' && code[1] == 'R' && count > 1)
-            found = i;
+            found = place;
+        place++;
     }
     return found;
 }
 
-static bool is_set(const json_t *object, const char *key)
+static bool is_set(const struct spw_json *object, const char *key)
 {
-    const json_t *value = json_object_get(object, key);
-    return value && !json_is_null(value) && !json_is_false(value) &&
-           !(json_is_string(value) && json_string_length(value) == 0);
+    const struct spw_json *value = spw_json_get(object, key);
+    return value && !spw_json_is(value, SPW_JSON_NULL) && !spw_json_is(value, SPW_JSON_FALSE) &&
+           !(spw_json_is(value, SPW_JSON_TEXT) && value->text_bytes == 0);
 }
 
-static enum spw_status take_address(struct spw_native_builder *b, const char *name, const json_t *a,
+static enum spw_status take_address(struct spw_native_builder *b, const char *name, const struct spw_json *a,
                                     struct spw_address *out)
 {
     return spw_native_address(b, name, spw_wire_text(a, "country"), spw_wire_text(a, "region"),
@@ -46,23 +46,24 @@ static enum spw_status take_address(struct spw_native_builder *b, const char *na
                               spw_wire_text(a, "line1"), out);
 }
 
-static enum spw_status take_addresses(struct spw_native_builder *b, const json_t *addresses)
+static enum spw_status take_addresses(struct spw_native_builder *b, const struct spw_json *addresses)
 {
     struct spw_quote_request *q = &b->out->quote;
-    const json_t *single = json_object_get(addresses, "singleLocation");
-    if (json_is_object(single)) {
+    const struct spw_json *single = spw_json_get(addresses, "singleLocation");
+    if (spw_json_is(single, SPW_JSON_OBJECT)) {
         enum spw_status status = take_address(b, "addresses.singleLocation", single, &q->ship_to);
         q->ship_from = q->ship_to;
         return status;
     }
     enum spw_status status =
-        take_address(b, "addresses.shipTo", json_object_get(addresses, "shipTo"), &q->ship_to);
-    const json_t *from = json_object_get(addresses, "shipFrom");
-    return !status && json_is_object(from) ? take_address(b, "addresses.shipFrom", from, &q->ship_from)
-                                           : status;
+        take_address(b, "addresses.shipTo", spw_json_get(addresses, "shipTo"), &q->ship_to);
+    const struct spw_json *from = spw_json_get(addresses, "shipFrom");
+    return !status && spw_json_is(from, SPW_JSON_OBJECT)
+               ? take_address(b, "addresses.shipFrom", from, &q->ship_from)
+               : status;
 }
 
-static enum spw_status check_line(struct spw_native_builder *b, const json_t *line, size_t place)
+static enum spw_status check_line(struct spw_native_builder *b, const struct spw_json *line, size_t place)
 {
     static const char *const foreign[] = {"taxIncluded",   "taxOverride",   "discounted",       "addresses",
                                           "exemptionCode", "entityUseCode", "customerUsageType"};
@@ -72,19 +73,19 @@ static enum spw_status check_line(struct spw_native_builder *b, const json_t *li
     return SPW_STATUS_OK;
 }
 
-static enum spw_status take_line(struct spw_native_builder *b, const json_t *item, size_t place,
+static enum spw_status take_line(struct spw_native_builder *b, const struct spw_json *item, size_t place,
                                  bool is_shipping)
 {
     int64_t amount_minor = 0, quantity_micro = SPW_WIRE_MICRO;
-    const json_t *quantity = json_object_get(item, "quantity");
+    const struct spw_json *quantity = spw_json_get(item, "quantity");
     enum spw_status status = check_line(b, item, place);
     if (status)
         return status;
-    if (!spw_wire_decimal(json_object_get(item, "amount"), 2, &amount_minor) ||
+    if (!spw_json_decimal(spw_json_get(item, "amount"), 2, &amount_minor) ||
         amount_minor > SPW_AMOUNT_MAX_MINOR || amount_minor < -SPW_AMOUNT_MAX_MINOR)
         return spw_native_refuse(b->err, "lines[%zu].amount: no number in range", place);
-    if (quantity && !json_is_null(quantity) &&
-        (!spw_wire_decimal(quantity, 6, &quantity_micro) || quantity_micro < 0))
+    if (quantity && !spw_json_is(quantity, SPW_JSON_NULL) &&
+        (!spw_json_decimal(quantity, 6, &quantity_micro) || quantity_micro < 0))
         return spw_native_refuse(b->err, "lines[%zu].quantity: no number in range", place);
     struct spw_quote_request *q = &b->out->quote;
     if (is_shipping) {
@@ -106,14 +107,14 @@ static enum spw_status take_line(struct spw_native_builder *b, const json_t *ite
 }
 
 /* The kinds of transaction that are a sale. */
-static enum spw_status take_type(struct spw_native_builder *b, const json_t *root)
+static enum spw_status take_type(struct spw_native_builder *b, const struct spw_json *root)
 {
     const char *type = spw_wire_text(root, "type");
-    const json_t *number = json_object_get(root, "type"); /* the SDKs' enumerations are numbers */
-    bool is_order =
-        json_is_integer(number) ? json_integer_value(number) == 0 : !type || strcmp(type, "SalesOrder") == 0;
-    bool is_invoice =
-        json_is_integer(number) ? json_integer_value(number) == 1 : type && strcmp(type, "SalesInvoice") == 0;
+    const struct spw_json *number = spw_json_get(root, "type"); /* the SDKs' enumerations are numbers */
+    bool is_order = spw_json_is(number, SPW_JSON_INTEGER) ? spw_json_integer(number) == 0
+                                                          : !type || strcmp(type, "SalesOrder") == 0;
+    bool is_invoice = spw_json_is(number, SPW_JSON_INTEGER) ? spw_json_integer(number) == 1
+                                                            : type && strcmp(type, "SalesInvoice") == 0;
     if (!is_order && !is_invoice)
         return spw_native_refuse(b->err, "type: only SalesOrder and SalesInvoice are told by a cached rate");
     b->out->records = is_invoice;
@@ -121,37 +122,37 @@ static enum spw_status take_type(struct spw_native_builder *b, const json_t *roo
     return SPW_STATUS_OK;
 }
 
-static enum spw_status check_document(struct spw_native_builder *b, const json_t *root)
+static enum spw_status check_document(struct spw_native_builder *b, const struct spw_json *root)
 {
     int64_t discount_minor = 0;
-    const json_t *discount = json_object_get(root, "discount");
+    const struct spw_json *discount = spw_json_get(root, "discount");
     if (is_set(root, "taxOverride"))
         return spw_native_refuse(b->err, "taxOverride: not told by a cached rate");
-    if (discount && !json_is_null(discount) &&
-        (!spw_wire_decimal(discount, 2, &discount_minor) || discount_minor != 0))
+    if (discount && !spw_json_is(discount, SPW_JSON_NULL) &&
+        (!spw_json_decimal(discount, 2, &discount_minor) || discount_minor != 0))
         return spw_native_refuse(b->err, "discount: not told by a cached rate; take it off the lines");
     return SPW_STATUS_OK;
 }
 
-static enum spw_status read_transaction(struct spw_native_builder *b, const json_t *root)
+static enum spw_status read_transaction(struct spw_native_builder *b, const struct spw_json *root)
 {
     struct spw_quote_request *q = &b->out->quote;
-    const json_t *lines = json_object_get(root, "lines");
-    size_t shipping = shipping_place(lines), i;
-    json_t *item;
+    const struct spw_json *lines = spw_json_get(root, "lines");
+    size_t shipping = shipping_place(lines), place = 0;
     enum spw_status status = take_type(b, root);
     if (!status)
         status = check_document(b, root);
     if (!status)
-        status = take_addresses(b, json_object_get(root, "addresses"));
+        status = take_addresses(b, spw_json_get(root, "addresses"));
     if (!status)
         status = spw_native_currency(b, "currencyCode", spw_wire_text(root, "currencyCode"));
     if (!status)
         status = spw_native_date(b, "date", spw_wire_text(root, "date"));
-    json_array_foreach(lines, i, item)
+    SPW_JSON_EACH(item, lines)
     {
         if (!status)
-            status = take_line(b, item, i, i == shipping);
+            status = take_line(b, item, place, place == shipping);
+        place++;
     }
     q->customer_id = spw_native_text(b, spw_wire_text(root, "customerCode"));
     const char *exemption = spw_wire_text(root, "exemptionNo");
@@ -166,10 +167,10 @@ static enum spw_status read_transaction(struct spw_native_builder *b, const json
 }
 
 /* create has the transaction itself, createoradjust wraps it. */
-static json_t *transaction_of(json_t *root)
+static const struct spw_json *transaction_of(const struct spw_json *root)
 {
-    json_t *wrapped = json_object_get(root, "createTransactionModel");
-    return json_is_object(wrapped) ? wrapped : root;
+    const struct spw_json *wrapped = spw_json_get(root, "createTransactionModel");
+    return spw_json_is(wrapped, SPW_JSON_OBJECT) ? wrapped : root;
 }
 
 enum spw_status spw_avatax_native_quote(const struct spw_native_request *request,
@@ -177,16 +178,16 @@ enum spw_status spw_avatax_native_quote(const struct spw_native_request *request
                                         struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
-    const json_t *transaction = transaction_of(root);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    const struct spw_json *transaction = transaction_of(root);
     memset(out, 0, sizeof *out);
     enum spw_status status =
         root ? spw_native_open(&b, account, request->body_bytes,
-                               json_array_size(json_object_get(transaction, "lines")), out, err)
+                               spw_json_count(spw_json_get(transaction, "lines")), out, err)
              : spw_native_refuse(err, "the body is no JSON object");
     if (!status)
         status = spw_native_close(&b, read_transaction(&b, transaction));
-    json_decref(root);
+    spw_json_free(root);
     return status;
 }
 
@@ -232,16 +233,16 @@ struct making {
     const char *region;
 };
 
-static json_t *make_line(const struct making *m, const json_t *item, size_t place, int64_t amount_minor,
-                         const struct spw_line_tax *tax)
+static json_t *make_line(const struct making *m, const struct spw_json *item, size_t place,
+                         int64_t amount_minor, const struct spw_line_tax *tax)
 {
     char own_number[24];
     snprintf(own_number, sizeof own_number, "%zu", place + 1);
     const char *number = spw_wire_text(item, "number"), *tax_code = spw_wire_text(item, "taxCode");
     const char *item_code = spw_wire_text(item, "itemCode"), *text = spw_wire_text(item, "description");
-    const json_t *quantity = json_object_get(item, "quantity");
+    const struct spw_json *quantity = spw_json_get(item, "quantity");
     int64_t quantity_micro = SPW_WIRE_MICRO;
-    (void)spw_wire_decimal(quantity, 6, &quantity_micro);
+    (void)spw_json_decimal(quantity, 6, &quantity_micro);
     json_t *line = json_pack(
         "{s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:s, s:s, "
         "s:s, "
@@ -258,16 +259,17 @@ static json_t *make_line(const struct making *m, const json_t *item, size_t plac
     return line;
 }
 
-static json_t *make_lines(const struct making *m, const json_t *items)
+static json_t *make_lines(const struct making *m, const struct spw_json *items)
 {
     const struct spw_quote_request *q = &m->quote->quote;
-    size_t shipping = shipping_place(items), i, next = 0;
-    json_t *list = json_array(), *item;
-    json_array_foreach(items, i, item)
+    size_t shipping = shipping_place(items), place = 0, next = 0;
+    json_t *list = json_array();
+    SPW_JSON_EACH(item, items)
     {
-        size_t index = i == shipping ? q->line_count : next++;
-        int64_t amount_minor = i == shipping ? q->shipping_minor : q->lines[index].amount_minor;
-        if (json_array_append_new(list, make_line(m, item, i, amount_minor, &m->fallback->lines[index]))) {
+        size_t index = place == shipping ? q->line_count : next++;
+        int64_t amount_minor = place == shipping ? q->shipping_minor : q->lines[index].amount_minor;
+        json_t *line = make_line(m, item, place++, amount_minor, &m->fallback->lines[index]);
+        if (json_array_append_new(list, line)) {
             json_decref(list);
             return NULL;
         }
@@ -289,7 +291,7 @@ static json_t *make_messages(const struct spw_native_fallback *f)
                      "Spillway");
 }
 
-static json_t *make_transaction(const struct making *m, const json_t *asked)
+static json_t *make_transaction(const struct making *m, const struct spw_json *asked)
 {
     const struct spw_quote_request *q = &m->quote->quote;
     const struct spw_native_fallback *f = m->fallback;
@@ -306,7 +308,7 @@ static json_t *make_transaction(const struct making *m, const json_t *asked)
         spw_wire_minor(amount_minor - taxable_minor), "totalDiscount", spw_wire_minor(0), "totalTax",
         spw_wire_minor(f->tax_minor), "totalTaxable", spw_wire_minor(taxable_minor), "totalTaxCalculated",
         spw_wire_minor(f->tax_minor), "adjustmentReason", "NotAdjusted", "locked", 0, "version", 1, "taxDate",
-        m->date, "exchangeRateCurrencyCode", "USD", "lines", make_lines(m, json_object_get(asked, "lines")),
+        m->date, "exchangeRateCurrencyCode", "USD", "lines", make_lines(m, spw_json_get(asked, "lines")),
         "summary", make_parts(f, m->region, "taxable", &whole), "messages", make_messages(f));
     if (root && (!spw_wire_set_text(root, "companyCode", company) ||
                  !spw_wire_set_text(root, "customerCode", q->customer_id))) {
@@ -321,14 +323,14 @@ enum spw_status spw_avatax_native_fallback(const struct spw_native_request *requ
                                            const struct spw_native_fallback *fallback,
                                            struct spw_native_answer *out, struct spw_error *err)
 {
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
     struct making m = {.quote = quote, .fallback = fallback, .region = quote->quote.ship_to.state};
     char now[32];
     spw_native_now(fallback->now_unix_ms, now, sizeof now);
     snprintf(m.date, sizeof m.date, "%.10s", quote->quote.date ? quote->quote.date : now);
     m.code = quote->document[0] ? quote->document : fallback->quote_id;
     json_t *answer = root ? make_transaction(&m, transaction_of(root)) : NULL;
-    json_decref(root);
+    spw_json_free(root);
     return spw_native_answer_json(201, answer, out, err);
 }
 
@@ -372,8 +374,8 @@ bool spw_avatax_native_document(const struct spw_native_request *request, char o
 {
     if (strstr(request->path, "/companies/"))
         return spw_native_path_document(request->path, "transactions", out);
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
     bool found = spw_native_take_document(spw_wire_text(transaction_of(root), "code"), out);
-    json_decref(root);
+    spw_json_free(root);
     return found;
 }

@@ -214,6 +214,15 @@ static void take_retry(const struct reading *r, const char *value, size_t bytes,
     }
 }
 
+static void group_init(struct group *g, const char *key)
+{
+    snprintf(g->key, sizeof g->key, "%s", key);
+    g->is_ms = g->is_after_ms = false;
+    g->named_window_ms = 0;
+    for (size_t i = 0; i < SPW_HEADER_FIELDS_COUNT; i++)
+        clear(&g->fields[i]);
+}
+
 static struct group *group_of(struct reading *r, const char *key)
 {
     for (size_t i = 0; i < r->groups_count; i++)
@@ -222,11 +231,7 @@ static struct group *group_of(struct reading *r, const char *key)
     if (r->groups_count == GROUPS_MAX_COUNT)
         return NULL;
     struct group *g = &r->groups[r->groups_count++];
-    snprintf(g->key, sizeof g->key, "%s", key);
-    g->is_ms = false;
-    g->named_window_ms = 0;
-    for (size_t i = 0; i < FIELD_COUNT; i++)
-        clear(&g->fields[i]);
+    group_init(g, key);
     return g;
 }
 
@@ -262,7 +267,8 @@ static bool take_pairs(struct group *g, const char *value, size_t bytes)
 /* A name that says neither a field nor a custom may still have a value that does. */
 static void take_unnamed(struct reading *r, const struct spw_header_name *n, const char *value, size_t bytes)
 {
-    struct group told = {0};
+    struct group told;
+    group_init(&told, n->key);
     if (!take_pairs(&told, value, bytes))
         return;
     struct group *g = group_of(r, n->key);

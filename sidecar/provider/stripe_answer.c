@@ -22,9 +22,9 @@
 #define REASON_BYTES       64u
 #define PERCENT_PPB_DIGITS 7 /* "10.25" percent x 10^7 = parts per billion */
 
-static const char *error_text(const json_t *root, const char *key)
+static const char *error_text(const struct spw_json *root, const char *key)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(root, "error"), key));
+    const char *text = spw_json_text(spw_json_get(spw_json_get(root, "error"), key));
     return text ? text : "";
 }
 
@@ -34,7 +34,8 @@ static bool ends_with(const char *text, const char *tail)
     return n >= t && strcmp(text + n - t, tail) == 0;
 }
 
-static void judge_429(const char *headers, size_t headers_bytes, const json_t *root, struct spw_answer *out)
+static void judge_429(const char *headers, size_t headers_bytes, const struct spw_json *root,
+                      struct spw_answer *out)
 {
     char reason[REASON_BYTES] = "", *block = strndup(headers ? headers : "", headers ? headers_bytes : 0);
     bool has_reason =
@@ -50,10 +51,10 @@ static void judge_429(const char *headers, size_t headers_bytes, const json_t *r
 }
 
 /* false: no 2xx; told in *out. */
-static bool judge_status(uint32_t status, const char *headers, size_t headers_bytes, const json_t *root,
-                         struct spw_answer *out)
+static bool judge_status(uint32_t status, const char *headers, size_t headers_bytes,
+                         const struct spw_json *root, struct spw_answer *out)
 {
-    bool has_error = json_is_object(json_object_get(root, "error"));
+    bool has_error = spw_json_is(spw_json_get(root, "error"), SPW_JSON_OBJECT);
     const char *code = error_text(root, "code");
     if (status >= 200 && status < 300)
         return true;
@@ -79,35 +80,33 @@ static bool judge_status(uint32_t status, const char *headers, size_t headers_by
 
 /* ---- calculations ---- */
 
-static const char *level_of(const json_t *part)
+static const char *level_of(const struct spw_json *part)
 {
-    const char *level = json_string_value(json_object_get(json_object_get(part, "jurisdiction"), "level"));
+    const char *level = spw_json_text(spw_json_get(spw_json_get(part, "jurisdiction"), "level"));
     return !level || strcmp(level, "district") == 0 ? "special" : level;
 }
 
 /* "10.25" -> 102,500,000 parts per billion. */
-static bool read_percent(const json_t *rate, int64_t *ppb)
+static bool read_percent(const struct spw_json *rate, int64_t *ppb)
 {
-    const json_t *text = json_object_get(rate, "percentage_decimal");
-    return spw_wire_decimal(text, PERCENT_PPB_DIGITS, ppb) && *ppb >= 0;
+    const struct spw_json *text = spw_json_get(rate, "percentage_decimal");
+    return spw_json_decimal(text, PERCENT_PPB_DIGITS, ppb) && *ppb >= 0;
 }
 
 /* The line's parts: combined rate, largest taxable amount, and each into the list of jurisdictions. */
-static bool read_parts(const json_t *parts, int64_t *combined_ppb, int64_t *taxable_minor, bool *known,
-                       struct spw_answer *out)
+static bool read_parts(const struct spw_json *parts, int64_t *combined_ppb, int64_t *taxable_minor,
+                       bool *known, struct spw_answer *out)
 {
-    size_t i;
-    json_t *part;
     *combined_ppb = 0;
     *taxable_minor = 0;
-    *known = json_is_array(parts);
-    json_array_foreach(parts, i, part)
+    *known = spw_json_is(parts, SPW_JSON_ARRAY);
+    SPW_JSON_EACH(part, parts)
     {
         int64_t amount_minor, part_taxable_minor, ppb = 0;
-        const json_t *rate = json_object_get(part, "tax_rate_details");
-        if (!spw_wire_number(json_object_get(part, "amount"), 0, &amount_minor) ||
-            !spw_wire_number(json_object_get(part, "taxable_amount"), 0, &part_taxable_minor) ||
-            (json_is_object(rate) && !read_percent(rate, &ppb))) {
+        const struct spw_json *rate = spw_json_get(part, "tax_rate_details");
+        if (!spw_json_number(spw_json_get(part, "amount"), 0, &amount_minor) ||
+            !spw_json_number(spw_json_get(part, "taxable_amount"), 0, &part_taxable_minor) ||
+            (spw_json_is(rate, SPW_JSON_OBJECT) && !read_percent(rate, &ppb))) {
             spw_answer_fail(out, SPW_ANSWER_BROKEN,
                             "a part of a line's tax has no amount, taxable amount or percentage");
             return false;
@@ -123,13 +122,13 @@ static bool read_parts(const json_t *parts, int64_t *combined_ppb, int64_t *taxa
     return true;
 }
 
-static bool read_priced(struct spw_answer_reader *r, const json_t *item, size_t index,
+static bool read_priced(struct spw_answer_reader *r, const struct spw_json *item, size_t index,
                         uint32_t first_ppb_at[2])
 {
     int64_t amount_minor, tax_minor, taxable_minor, combined_ppb;
     bool known;
-    if (!spw_wire_number(json_object_get(item, "amount"), 0, &amount_minor) ||
-        !spw_wire_number(json_object_get(item, "amount_tax"), 0, &tax_minor)) {
+    if (!spw_json_number(spw_json_get(item, "amount"), 0, &amount_minor) ||
+        !spw_json_number(spw_json_get(item, "amount_tax"), 0, &tax_minor)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "line %zu has no number \"amount\" or \"amount_tax\"",
                         index);
         return false;
@@ -138,7 +137,7 @@ static bool read_priced(struct spw_answer_reader *r, const json_t *item, size_t 
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "line %zu is not the one that was asked for", index);
         return false;
     }
-    if (!read_parts(json_object_get(item, "tax_breakdown"), &combined_ppb, &taxable_minor, &known, r->out) ||
+    if (!read_parts(spw_json_get(item, "tax_breakdown"), &combined_ppb, &taxable_minor, &known, r->out) ||
         !spw_answer_reader_line(r, index, known, taxable_minor, tax_minor, combined_ppb))
         return false;
     if (combined_ppb && tax_minor && index < first_ppb_at[0]) {
@@ -148,9 +147,9 @@ static bool read_priced(struct spw_answer_reader *r, const json_t *item, size_t 
     return true;
 }
 
-static bool read_index(const json_t *item, size_t *index)
+static bool read_index(const struct spw_json *item, size_t *index)
 {
-    const char *text = json_string_value(json_object_get(item, "reference"));
+    const char *text = spw_json_text(spw_json_get(item, "reference"));
     char *end = NULL;
     unsigned long value = text && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
     *index = value;
@@ -178,16 +177,16 @@ static bool spread_rest(struct spw_answer_reader *r, int64_t total_minor)
     return true;
 }
 
-static bool read_lines(struct spw_answer_reader *r, const json_t *root, int64_t total_minor,
+static bool read_lines(struct spw_answer_reader *r, const struct spw_json *root, int64_t total_minor,
                        uint32_t first_ppb_at[2])
 {
-    const json_t *list = json_object_get(root, "line_items");
-    const json_t *shipping = json_object_get(root, "shipping_cost");
-    size_t i, index;
-    json_t *item;
-    if (json_is_object(shipping) && !read_priced(r, shipping, r->quote->line_count, first_ppb_at))
+    const struct spw_json *list = spw_json_get(root, "line_items");
+    const struct spw_json *shipping = spw_json_get(root, "shipping_cost");
+    size_t index;
+    if (spw_json_is(shipping, SPW_JSON_OBJECT) &&
+        !read_priced(r, shipping, r->quote->line_count, first_ppb_at))
         return false;
-    json_array_foreach(json_object_get(list, "data"), i, item)
+    SPW_JSON_EACH(item, spw_json_get(list, "data"))
     {
         if (!read_index(item, &index) || index >= r->quote->line_count) {
             spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line has no \"reference\" that was asked for");
@@ -196,22 +195,22 @@ static bool read_lines(struct spw_answer_reader *r, const json_t *root, int64_t 
         if (!read_priced(r, item, index, first_ppb_at))
             return false;
     }
-    return !json_is_true(json_object_get(list, "has_more")) || spread_rest(r, total_minor);
+    return !spw_json_is(spw_json_get(list, "has_more"), SPW_JSON_TRUE) || spread_rest(r, total_minor);
 }
 
-static void read_calculation(struct spw_answer_reader *r, const json_t *root)
+static void read_calculation(struct spw_answer_reader *r, const struct spw_json *root)
 {
     const char *asked = r->quote->currency ? r->quote->currency : "USD";
-    const char *currency = json_string_value(json_object_get(root, "currency"));
-    const char *id = json_string_value(json_object_get(root, "id"));
+    const char *currency = spw_json_text(spw_json_get(root, "currency"));
+    const char *id = spw_json_text(spw_json_get(root, "id"));
     int64_t total_minor, inclusive_minor;
     uint32_t first_ppb_at[2] = {UINT32_MAX, 0};
     if (currency && strcasecmp(currency, asked) != 0) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the answer is not in the currency asked for");
         return;
     }
-    if (!spw_wire_number(json_object_get(root, "tax_amount_exclusive"), 0, &total_minor) ||
-        !spw_wire_number(json_object_get(root, "tax_amount_inclusive"), 0, &inclusive_minor)) {
+    if (!spw_json_number(spw_json_get(root, "tax_amount_exclusive"), 0, &total_minor) ||
+        !spw_json_number(spw_json_get(root, "tax_amount_inclusive"), 0, &inclusive_minor)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN,
                         "there is no number \"tax_amount_exclusive\" or \"tax_amount_inclusive\"");
         return;
@@ -236,80 +235,79 @@ void spw_stripe_read(const struct spw_quote_request *quote, uint32_t status, con
     struct spw_answer_reader r;
     if (!spw_answer_reader_init(&r, quote, out))
         return;
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     if (judge_status(status, headers, headers_bytes, root, out)) {
         if (root)
             read_calculation(&r, root);
         else
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON object it should be");
     }
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_stripe_judge(const struct spw_route *route, uint32_t status, const char *headers,
                       size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     int64_t total_minor;
     spw_answer_clear(out);
     if (judge_status(status, headers, headers_bytes, root, out) && route &&
         route->kind == SPW_ROUTE_CALCULATE &&
-        !spw_wire_number(json_object_get(root, "tax_amount_exclusive"), 0, &total_minor))
+        !spw_json_number(spw_json_get(root, "tax_amount_exclusive"), 0, &total_minor))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     spw_answer_clean_up(out);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_stripe_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
                       struct spw_answer *out)
 {
     struct spw_sums sums;
-    size_t i;
-    json_t *item, *root = spw_wire_parse(body, body_bytes);
-    const json_t *list = json_object_get(root, "line_items"),
-                 *shipping = json_object_get(root, "shipping_cost");
-    bool has_lines = json_array_size(json_object_get(list, "data")) > 0;
+    struct spw_json *root = spw_wire_read(body, body_bytes);
+    const struct spw_json *list = spw_json_get(root, "line_items"),
+                          *shipping = spw_json_get(root, "shipping_cost");
+    bool has_lines = spw_json_count(spw_json_get(list, "data")) > 0;
     spw_sums_init(&sums, quote, 0, out);
-    bool is_good = spw_sums_currency(&sums, json_string_value(json_object_get(root, "currency")));
-    json_array_foreach(json_object_get(list, "data"), i, item)
+    bool is_good = spw_sums_currency(&sums, spw_json_text(spw_json_get(root, "currency")));
+    SPW_JSON_EACH(item, spw_json_get(list, "data"))
     {
-        is_good = is_good && spw_sums_line(&sums, json_object_get(item, "amount"), NULL, NULL,
-                                           json_object_get(item, "amount_tax"));
+        is_good = is_good && spw_sums_line(&sums, spw_json_get(item, "amount"), NULL, NULL,
+                                           spw_json_get(item, "amount_tax"));
     }
-    if (is_good && json_is_object(shipping))
-        is_good = spw_sums_line(&sums, json_object_get(shipping, "amount"), NULL, NULL,
-                                json_object_get(shipping, "amount_tax"));
+    if (is_good && spw_json_is(shipping, SPW_JSON_OBJECT))
+        is_good = spw_sums_line(&sums, spw_json_get(shipping, "amount"), NULL, NULL,
+                                spw_json_get(shipping, "amount_tax"));
     if (is_good)
-        spw_sums_finish(&sums, json_object_get(root, "tax_amount_exclusive"),
-                        has_lines && !json_is_true(json_object_get(list, "has_more")));
-    json_decref(root);
+        spw_sums_finish(&sums, spw_json_get(root, "tax_amount_exclusive"),
+                        has_lines && !spw_json_is(spw_json_get(list, "has_more"), SPW_JSON_TRUE));
+    spw_json_free(root);
 }
 
 /* ---- the books ---- */
 
 /* The tax of a transaction: the sum over its lines and shipping; false when the page leaves lines out. */
-static bool transaction_tax(const json_t *root, int64_t *tax_minor)
+static bool transaction_tax(const struct spw_json *root, int64_t *tax_minor)
 {
-    const json_t *list = json_object_get(root, "line_items");
-    const json_t *shipping = json_object_get(root, "shipping_cost");
-    size_t i;
-    json_t *item;
+    const struct spw_json *list = spw_json_get(root, "line_items");
+    const struct spw_json *shipping = spw_json_get(root, "shipping_cost");
     *tax_minor = 0;
-    if (!json_is_array(json_object_get(list, "data")) || json_is_true(json_object_get(list, "has_more")))
+    if (!spw_json_is(spw_json_get(list, "data"), SPW_JSON_ARRAY) ||
+        spw_json_is(spw_json_get(list, "has_more"), SPW_JSON_TRUE))
         return false;
-    if (json_is_object(shipping) && !spw_wire_number(json_object_get(shipping, "amount_tax"), 0, tax_minor))
+    if (spw_json_is(shipping, SPW_JSON_OBJECT) &&
+        !spw_json_number(spw_json_get(shipping, "amount_tax"), 0, tax_minor))
         return false;
-    json_array_foreach(json_object_get(list, "data"), i, item)
+    SPW_JSON_EACH(item, spw_json_get(list, "data"))
     {
         int64_t one_minor;
-        if (!spw_wire_number(json_object_get(item, "amount_tax"), 0, &one_minor) ||
+        if (!spw_json_number(spw_json_get(item, "amount_tax"), 0, &one_minor) ||
             __builtin_add_overflow(*tax_minor, one_minor, tax_minor))
             return false;
     }
     return true;
 }
 
-static bool is_taken(const json_t *root)
+static bool is_taken(const struct spw_json *root)
 {
     return strcmp(error_text(root, "code"), "resource_already_exists") == 0 ||
            strcmp(error_text(root, "param"), "reference") == 0 ||
@@ -320,8 +318,8 @@ void spw_stripe_read_book(const struct spw_booking *booking, uint32_t status, co
                           size_t body_bytes, struct spw_booked_answer *out)
 {
     struct spw_answer answer = {.kind = SPW_ANSWER_OK};
-    json_t *root = spw_wire_parse(body, body_bytes);
-    const char *reference = json_string_value(json_object_get(root, "reference"));
+    struct spw_json *root = spw_wire_read(body, body_bytes);
+    const char *reference = spw_json_text(spw_json_get(root, "reference"));
     memset(out, 0, sizeof *out);
     out->booked = SPW_BOOKED_FAILED;
     if (judge_status(status, "", 0, root, &answer)) {
@@ -337,5 +335,5 @@ void spw_stripe_read_book(const struct spw_booking *booking, uint32_t status, co
         snprintf(out->detail, sizeof out->detail, "Stripe answered status %u %.60s", status,
                  error_text(root, "code"));
     spw_answer_clean_up(&answer);
-    json_decref(root);
+    spw_json_free(root);
 }

@@ -35,27 +35,27 @@ bool spw_sums_currency(struct spw_sums *s, const char *told)
 }
 
 /* Is this a number between zero and the amount? A part that is not told is not doubted. */
-static bool is_part(const struct spw_sums *s, const json_t *part, int64_t amount_minor)
+static bool is_part(const struct spw_sums *s, const struct spw_json *part, int64_t amount_minor)
 {
     int64_t minor;
-    if (!part || json_is_null(part))
+    if (!part || spw_json_is(part, SPW_JSON_NULL))
         return true;
-    if (!spw_wire_number(part, s->scale, &minor))
+    if (!spw_json_number(part, s->scale, &minor))
         return false;
     return amount_minor < 0 ? minor <= 0 && minor >= amount_minor : minor >= 0 && minor <= amount_minor;
 }
 
-bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *rate,
-                   const json_t *tax)
+bool spw_sums_line(struct spw_sums *s, const struct spw_json *amount, const struct spw_json *taxable,
+                   const struct spw_json *rate, const struct spw_json *tax)
 {
     int64_t tax_minor = 0, amount_minor = 0, rate_ppb = 0;
     /* A fee of a line may be above the line's own amount (retail delivery in Colorado). */
-    bool is_good = spw_wire_number(tax, s->scale, &tax_minor) && tax_minor >= s->least_minor &&
+    bool is_good = spw_json_number(tax, s->scale, &tax_minor) && tax_minor >= s->least_minor &&
                    tax_minor <= s->most_minor;
     if (is_good && amount)
-        is_good = spw_wire_number(amount, s->scale, &amount_minor) && is_part(s, taxable, amount_minor);
+        is_good = spw_json_number(amount, s->scale, &amount_minor) && is_part(s, taxable, amount_minor);
     if (is_good && rate)
-        is_good = spw_wire_number(rate, 9, &rate_ppb) && rate_ppb >= 0 && rate_ppb <= SPW_WIRE_PPB;
+        is_good = spw_json_number(rate, 9, &rate_ppb) && rate_ppb >= 0 && rate_ppb <= SPW_WIRE_PPB;
     if (!is_good || __builtin_add_overflow(s->lines_tax_minor, tax_minor, &s->lines_tax_minor)) {
         spw_answer_fail(s->out, SPW_ANSWER_BROKEN,
                         "a line's tax, rate or taxable amount is no number between zero and what was sold");
@@ -67,12 +67,12 @@ bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxab
     return false;
 }
 
-void spw_sums_finish(struct spw_sums *s, const json_t *total, bool is_whole)
+void spw_sums_finish(struct spw_sums *s, const struct spw_json *total, bool is_whole)
 {
     int64_t total_minor = s->lines_tax_minor;
     int64_t bound_minor =
         (int64_t)(s->lines_count + 1) / 2; /* the provider's own rounding, half a minor unit a line */
-    bool is_told = total ? spw_wire_number(total, s->scale, &total_minor) : s->lines_count > 0;
+    bool is_told = total ? spw_json_number(total, s->scale, &total_minor) : s->lines_count > 0;
     if (!is_told || total_minor < s->least_minor || total_minor > s->most_minor) {
         spw_answer_fail(s->out, SPW_ANSWER_BROKEN, "the tax is no number between zero and what was sold");
     } else if (is_whole && s->lines_count &&

@@ -9,8 +9,7 @@
 #ifndef SPW_PROVIDER_SUMS_H
 #define SPW_PROVIDER_SUMS_H
 
-#include <jansson.h>
-
+#include "sidecar/provider/json_read.h"
 #include "sidecar/provider/provider.h"
 
 struct spw_sums {
@@ -30,10 +29,10 @@ void spw_sums_init(struct spw_sums *s, const struct spw_quote_request *quote, un
 bool spw_sums_currency(struct spw_sums *s, const char *told);
 /* One line or the shipping of the answer. amount: its own; taxable: of it; rate: a share. NULL = the form does not tell
  * it. */
-bool spw_sums_line(struct spw_sums *s, const json_t *amount, const json_t *taxable, const json_t *rate,
-                   const json_t *tax);
+bool spw_sums_line(struct spw_sums *s, const struct spw_json *amount, const struct spw_json *taxable,
+                   const struct spw_json *rate, const struct spw_json *tax);
 /* total NULL = the sum of the lines. is_whole: the lines are all there are, so they add up to it. Sets kind OK and
  * tax_minor. */
-void spw_sums_finish(struct spw_sums *s, const json_t *total, bool is_whole);
+void spw_sums_finish(struct spw_sums *s, const struct spw_json *total, bool is_whole);
 
 #endif

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "sidecar/provider/decimal.h"
+#include "sidecar/provider/json_write.h"
 #include "sidecar/provider/wire.h"
 
 #define TIC_GENERAL    0
@@ -57,8 +55,14 @@ static enum spw_status open_call(const struct spw_conf_account *account,
 
 static char *authorize(const struct spw_credential *credential)
 {
-    char *line = NULL;
-    return asprintf(&line, "X-API-KEY: %s", credential->secret) < 0 ? NULL : line;
+    static const char name[] = "X-API-KEY: ";
+    size_t bytes = strlen(credential->secret);
+    char *line = malloc(sizeof name + bytes);
+    if (line) {
+        memcpy(line, name, sizeof name - 1);
+        memcpy(line + sizeof name - 1, credential->secret, bytes + 1);
+    }
+    return line;
 }
 
 static bool is_digits(const char *text, size_t bytes)
@@ -87,56 +91,59 @@ static enum spw_status read_tic(const char *place, const char *tax_code, int fal
 }
 
 /* One line item. TaxCloud wants price and quantity; we hold the extended amount. */
-static enum spw_status add_item(json_t *items, const struct spw_quote_request *quote, uint32_t index,
+static enum spw_status put_item(struct spw_text *t, const struct spw_quote_request *quote, uint32_t index,
                                 const int64_t *taxes_minor, struct spw_error *err)
 {
     bool is_shipping = index == quote->line_count;
     const struct spw_line *line = is_shipping ? NULL : &quote->lines[index];
-    char place[32], own_id[16];
-    int tic;
-    snprintf(own_id, sizeof own_id, "%u", index);
-    if (is_shipping)
-        snprintf(place, sizeof place, "shipping");
-    else
-        snprintf(place, sizeof place, "lines[%u]", index);
+    char place[32] = "shipping", own_id[16];
+    int tic = 0;
+    if (!is_shipping)
+        spw_wire_place(index, place);
     enum spw_status status = spw_wire_check_line(quote, index, false, "TaxCloud", err);
     if (!status)
         status = is_shipping ? read_tic(place, quote->shipping_tax_code, SPW_TIC_SHIPPING, &tic, err)
                              : read_tic(place, line->tax_code, TIC_GENERAL, &tic, err);
     if (status)
         return status;
-    const char *id = is_shipping ? "shipping" : line->id && line->id[0] ? line->id : own_id;
+    struct spw_text id = spw_text_on(own_id, sizeof own_id);
+    spw_text_u64(&id, index);
     int64_t amount_minor = is_shipping ? quote->shipping_minor : line->amount_minor, price_minor;
     int64_t quantity_micro = is_shipping ? 0 : line->quantity_micro;
     spw_wire_split_amount(amount_minor, false, &price_minor, &quantity_micro);
-    json_t *item =
-        json_pack("{s:I, s:s, s:o, s:o, s:i}", "index", (json_int_t)index, "itemId", id, "price",
-                  spw_wire_minor(price_minor), "quantity", spw_wire_quantity(quantity_micro), "tic", tic);
-    if (!item)
-        return spw_error_set(err, SPW_STATUS_INVALID, "%s.id: not UTF-8 (or no memory); send UTF-8", place);
+    spw_json_open(t, NULL, "{");
+    spw_json_put_u64(t, "index", index);
+    spw_json_put_text(t, "itemId", is_shipping ? "shipping" : line->id && line->id[0] ? line->id : own_id);
+    spw_json_put_decimal(t, "price", price_minor, 2, false);
+    spw_json_put_decimal(t, "quantity", quantity_micro, 6, true);
+    spw_json_put_u64(t, "tic", (uint64_t)tic);
     if (taxes_minor) {
-        double rate = amount_minor ? (double)taxes_minor[index] / (double)amount_minor : 0;
-        json_t *tax = json_pack("{s:o, s:f}", "amount", spw_wire_minor(taxes_minor[index]), "rate", rate);
-        if (!tax || json_object_set_new(item, "tax", tax)) {
-            json_decref(item);
-            return spw_wire_no_memory(err);
-        }
+        char rate[40];
+        snprintf(rate, sizeof rate, "%.15g",
+                 amount_minor ? (double)taxes_minor[index] / (double)amount_minor : 0);
+        spw_json_open(t, "tax", "{");
+        spw_json_put_decimal(t, "amount", taxes_minor[index], 2, false);
+        spw_json_put_word(t, "rate", rate);
+        spw_text_put(t, "}");
     }
-    return json_array_append_new(items, item) ? spw_wire_no_memory(err) : SPW_STATUS_OK;
+    spw_text_put(t, "}");
+    return SPW_STATUS_OK;
 }
 
-static enum spw_status add_lines(json_t *items, const struct spw_quote_request *quote,
+static enum spw_status put_lines(struct spw_text *t, const struct spw_quote_request *quote,
                                  const int64_t *taxes_minor, struct spw_error *err)
 {
     uint32_t count = quote->line_count + (quote->shipping_minor != 0);
     enum spw_status status = SPW_STATUS_OK;
+    spw_json_open(t, "lineItems", "[");
     for (uint32_t i = 0; i < count && !status; i++)
-        status = add_item(items, quote, i, taxes_minor, err);
+        status = put_item(t, quote, i, taxes_minor, err);
+    spw_text_put(t, "]");
     return status;
 }
 
-static enum spw_status make_address(const char *place, const struct spw_address *address, json_t **out,
-                                    struct spw_error *err)
+static enum spw_status put_address(struct spw_text *t, const char *name, const char *place,
+                                   const struct spw_address *address, struct spw_error *err)
 {
     if (address->country && address->country[0] && strcmp(address->country, "US") != 0)
         return spw_error_set(err, SPW_STATUS_INVALID,
@@ -149,11 +156,14 @@ static enum spw_status make_address(const char *place, const struct spw_address 
         snprintf(zip9, sizeof zip9, "%.5s-%.4s", zip, zip + 5);
         zip = zip9;
     }
-    *out = json_pack("{s:s, s:s, s:s, s:s, s:s}", "line1", address->line1 ? address->line1 : "", "city",
-                     address->city ? address->city : "", "state", address->state, "zip", zip, "countryCode",
-                     "US");
-    return *out ? SPW_STATUS_OK
-                : spw_error_set(err, SPW_STATUS_INVALID, "%s: not UTF-8 (or no memory); send UTF-8", place);
+    spw_json_open(t, name, "{");
+    spw_json_put_text(t, "line1", address->line1 ? address->line1 : "");
+    spw_json_put_text(t, "city", address->city ? address->city : "");
+    spw_json_put_text(t, "state", address->state);
+    spw_json_put_text(t, "zip", zip);
+    spw_json_put_text(t, "countryCode", "US");
+    spw_text_put(t, "}");
+    return SPW_STATUS_OK;
 }
 
 static enum spw_status check_quote(const struct spw_quote_request *quote, struct spw_error *err)
@@ -163,43 +173,32 @@ static enum spw_status check_quote(const struct spw_quote_request *quote, struct
     return spw_wire_check_quote(quote, "TaxCloud", err);
 }
 
-enum spw_status spw_taxcloud_cart(const struct spw_quote_request *quote, const int64_t *taxes_minor,
-                                  json_t **out, struct spw_error *err)
+/* The members of a quote's cart. taxes_minor: what was collected, line by line, shipping last; NULL = to be
+ * calculated. */
+static enum spw_status put_cart(struct spw_text *t, const struct spw_quote_request *quote,
+                                const int64_t *taxes_minor, struct spw_error *err)
 {
-    json_t *origin = NULL, *destination = NULL, *items = NULL;
-    *out = NULL;
-    enum spw_status status = check_quote(quote, err);
-    if (!status)
-        status = make_address("ship_from", &quote->ship_from, &origin, err);
-    if (!status)
-        status = make_address("ship_to", &quote->ship_to, &destination, err);
-    if (!status)
-        status = (items = json_array()) ? add_lines(items, quote, taxes_minor, err) : spw_wire_no_memory(err);
-    if (status) {
-        json_decref(origin);
-        json_decref(destination);
-        json_decref(items);
-        return status;
-    }
     const char *customer = quote->customer_id && quote->customer_id[0] ? quote->customer_id : "guest";
-    json_t *cart = json_pack("{s:s, s:{s:s}, s:b, s:o, s:o, s:o}", "customerId", customer, "currency",
-                             "currencyCode", "USD", "deliveredBySeller", 0, "origin", origin, "destination",
-                             destination, "lineItems", items);
-    bool failed = !cart || (quote->exemption && quote->exemption[0] &&
-                            json_object_set_new(cart, "exemption", json_pack("{s:b}", "isExempt", 1)));
-    if (failed) {
-        json_decref(cart);
-        return spw_error_set(err, SPW_STATUS_INVALID, "customer.id: not UTF-8 (or no memory); send UTF-8");
-    }
-    *out = cart;
-    return SPW_STATUS_OK;
+    enum spw_status status = check_quote(quote, err);
+    if (status)
+        return status;
+    spw_json_put_text(t, "customerId", customer);
+    spw_json_put_word(t, "currency", "{\"currencyCode\":\"USD\"}");
+    spw_json_put_word(t, "deliveredBySeller", "false");
+    if (quote->exemption && quote->exemption[0])
+        spw_json_put_word(t, "exemption", "{\"isExempt\":true}");
+    status = put_address(t, "origin", "ship_from", &quote->ship_from, err);
+    if (!status)
+        status = put_address(t, "destination", "ship_to", &quote->ship_to, err);
+    return status ? status : put_lines(t, quote, taxes_minor, err);
 }
 
-json_t *spw_taxcloud_noon(const char *date)
+/* Noon UTC of "YYYY-MM-DD": the same calendar day in every US time zone, from Guam to Hawaii. */
+static void put_noon(struct spw_text *t, const char *name, const char *date)
 {
     char noon[32];
     snprintf(noon, sizeof noon, "%.10sT12:00:00Z", date);
-    return json_string(noon);
+    spw_json_put_text(t, name, noon);
 }
 
 static bool same_date(const char *a, const char *b)
@@ -208,18 +207,22 @@ static bool same_date(const char *a, const char *b)
 }
 
 /* The id makes a repeated call an update of the same cart, so a retry leaves no second one behind. */
-static enum spw_status add_cart(json_t *carts, const struct spw_quote_request *quote, const char *cart_id,
-                                struct spw_error *err)
+static enum spw_status put_carts(struct spw_text *t, const struct spw_quote_request *const *quotes,
+                                 size_t count, const char *const *ids, struct spw_error *err)
 {
-    json_t *cart = NULL;
-    enum spw_status status = spw_taxcloud_cart(quote, NULL, &cart, err);
-    if (status)
-        return status;
-    if (!spw_wire_set_text(cart, "cartId", cart_id) || json_array_append_new(carts, cart)) {
-        json_decref(cart);
-        return spw_wire_no_memory(err);
+    enum spw_status status = SPW_STATUS_OK;
+    spw_json_open(t, "items", "[");
+    for (size_t i = 0; i < count && !status; i++) {
+        if (!same_date(quotes[i]->date, quotes[0]->date))
+            return spw_error_set(err, SPW_STATUS_INVALID,
+                                 "the quotes of one call have one date: send quotes of a day together");
+        spw_json_open(t, NULL, "{");
+        status = put_cart(t, quotes[i], NULL, err);
+        spw_json_put_known(t, "cartId", ids[i]);
+        spw_text_put(t, "}");
     }
-    return SPW_STATUS_OK;
+    spw_text_put(t, "]");
+    return status;
 }
 
 static enum spw_status build_batch(const struct spw_quote_request *const *quotes, size_t count,
@@ -227,27 +230,23 @@ static enum spw_status build_batch(const struct spw_quote_request *const *quotes
                                    const struct spw_credential *credential, const char *const *keys,
                                    struct spw_call *out, struct spw_error *err)
 {
+    struct spw_wire_body body;
     enum spw_status status = open_call(account, credential, "POST", "carts", out, err);
     if (status)
         return status;
-    json_t *root = json_object(), *carts = json_array();
-    if (!root || !carts || json_object_set(root, "items", carts))
-        status = spw_wire_no_memory(err);
-    if (!status && (count == 0 || count > CARTS_MAX))
-        status =
-            spw_error_set(err, SPW_STATUS_INVALID, "%zu quotes in one call: send 1 to %u", count, CARTS_MAX);
-    for (size_t i = 0; i < count && !status; i++) {
-        if (!same_date(quotes[i]->date, quotes[0]->date))
-            status = spw_error_set(err, SPW_STATUS_INVALID,
-                                   "the quotes of one call have one date: send quotes of a day together");
-        else
-            status = add_cart(carts, quotes[i], keys[i], err);
+    if (count == 0 || count > CARTS_MAX) {
+        spw_call_clean_up(out);
+        return spw_error_set(err, SPW_STATUS_INVALID, "%zu quotes in one call: send 1 to %u", count,
+                             CARTS_MAX);
     }
-    json_decref(carts);
-    if (!status && quotes[0]->date &&
-        json_object_set_new(root, "transactionDate", spw_taxcloud_noon(quotes[0]->date)))
-        status = spw_wire_no_memory(err);
-    return spw_wire_close_json(&spw_profile_taxcloud, credential, root, status, out, err);
+    status = spw_wire_body_open(&body, quotes, count, err);
+    spw_text_put(&body.text, "{");
+    if (!status)
+        status = put_carts(&body.text, quotes, count, keys, err);
+    if (!status && quotes[0]->date)
+        put_noon(&body.text, "transactionDate", quotes[0]->date);
+    spw_text_put(&body.text, "}");
+    return spw_wire_close_body(&spw_profile_taxcloud, credential, &body, status, out, err);
 }
 
 static enum spw_status build(const struct spw_quote_request *quote, const struct spw_conf_account *account,
@@ -272,21 +271,23 @@ static enum spw_status book(const struct spw_booking *booking, const struct spw_
                             struct spw_error *err)
 {
     int64_t taxes_minor[SPW_LINES_MAX_COUNT + 1];
-    json_t *order = NULL;
+    struct spw_wire_body body;
+    struct spw_text *t = &body.text;
+    if (booking->quote->line_count > SPW_LINES_MAX_COUNT)
+        return spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
     enum spw_status status = open_call(account, credential, "POST", "orders", out, err);
     if (status)
         return status;
-    if (booking->quote->line_count > SPW_LINES_MAX_COUNT)
-        status = spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
-    if (!status) {
-        spw_wire_collected(booking, taxes_minor);
-        status = spw_taxcloud_cart(booking->quote, taxes_minor, &order, err);
-    }
-    if (!status && (!spw_wire_set_text(order, "orderId", booking->document) ||
-                    json_object_set_new(order, "transactionDate", spw_taxcloud_noon(booking->date)) ||
-                    json_object_set_new(order, "completedDate", spw_taxcloud_noon(booking->date))))
-        status = spw_wire_no_memory(err);
-    return spw_wire_close_json(&spw_profile_taxcloud, credential, order, status, out, err);
+    spw_wire_collected(booking, taxes_minor);
+    status = spw_wire_body_open(&body, &booking->quote, 1, err);
+    spw_text_put(t, "{");
+    if (!status)
+        status = put_cart(t, booking->quote, taxes_minor, err);
+    spw_json_put_known(t, "orderId", booking->document);
+    put_noon(t, "transactionDate", booking->date);
+    put_noon(t, "completedDate", booking->date);
+    spw_text_put(t, "}");
+    return spw_wire_close_body(&spw_profile_taxcloud, credential, &body, status, out, err);
 }
 
 static enum spw_status book_back(const struct spw_booking *booking, const struct spw_conf_account *account,
@@ -301,29 +302,27 @@ static enum spw_status book_back(const struct spw_booking *booking, const struct
 }
 
 /* The tax that stands in an order: the sum of its lines'. */
-static bool order_tax(const json_t *order, int64_t *tax_minor)
+static bool order_tax(const struct spw_json *order, int64_t *tax_minor)
 {
-    const json_t *lines = json_object_get(order, "lineItems");
-    size_t i;
-    json_t *line;
+    const struct spw_json *lines = spw_json_get(order, "lineItems");
     *tax_minor = 0;
-    json_array_foreach(lines, i, line)
+    SPW_JSON_EACH(line, lines)
     {
         int64_t one_minor;
-        if (!spw_wire_number(json_object_get(json_object_get(line, "tax"), "amount"), 2, &one_minor) ||
+        if (!spw_json_number(spw_json_get(spw_json_get(line, "tax"), "amount"), 2, &one_minor) ||
             __builtin_add_overflow(*tax_minor, one_minor, tax_minor))
             return false;
     }
-    return json_array_size(lines) > 0;
+    return spw_json_count(lines) > 0;
 }
 
-static bool says(const json_t *problem, const char *key, const char *word)
+static bool says(const struct spw_json *problem, const char *key, const char *word)
 {
-    const char *text = json_string_value(json_object_get(problem, key));
+    const char *text = spw_json_text(spw_json_get(problem, key));
     return text && strcasestr(text, word);
 }
 
-static bool says_duplicate(const json_t *problem)
+static bool says_duplicate(const struct spw_json *problem)
 {
     return says(problem, "detail", "exist") || says(problem, "detail", "already") ||
            says(problem, "detail", "duplicate") || says(problem, "title", "duplicate");
@@ -332,7 +331,7 @@ static bool says_duplicate(const json_t *problem)
 static void read_booked(const struct spw_booking *booking, bool is_back, uint32_t status, const char *body,
                         size_t body_bytes, struct spw_booked_answer *out)
 {
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     (void)booking;
     memset(out, 0, sizeof *out);
     out->booked = SPW_BOOKED_FAILED;
@@ -351,7 +350,7 @@ static void read_booked(const struct spw_booking *booking, bool is_back, uint32_
     }
     if (out->booked != SPW_BOOKED)
         snprintf(out->detail, sizeof out->detail, "TaxCloud answered status %u", status);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 static void read_book(const struct spw_booking *booking, uint32_t status, const char *body, size_t body_bytes,

@@ -5,19 +5,10 @@
 #ifndef SPW_PROVIDER_TAXCLOUD_H
 #define SPW_PROVIDER_TAXCLOUD_H
 
-#include <jansson.h>
-
 #include "sidecar/provider/profiles.h"
 
 /* TaxCloud's code for shipping charged separately from the goods. */
 #define SPW_TIC_SHIPPING 11010
-
-/* The cart of a quote. taxes_minor: what was collected, line by line, shipping last; NULL = to be calculated. On
- * failure *out is NULL. */
-enum spw_status spw_taxcloud_cart(const struct spw_quote_request *quote, const int64_t *taxes_minor,
-                                  json_t **out, struct spw_error *err);
-/* Noon UTC of "YYYY-MM-DD": the same calendar day in every US time zone, from Guam to Hawaii. */
-json_t *spw_taxcloud_noon(const char *date);
 
 /* taxcloud_answer.c */
 void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,

@@ -12,25 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "sidecar/provider/answer.h"
 #include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
 /* One line item of the answer into its place; false = out says why not. */
-static bool read_line(struct spw_answer_reader *r, const json_t *item)
+static bool read_line(struct spw_answer_reader *r, const struct spw_json *item)
 {
-    const json_t *index_value = json_object_get(item, "index"), *tax = json_object_get(item, "tax");
-    json_int_t index = json_integer_value(index_value);
-    json_int_t asked_count = (json_int_t)r->quote->line_count + (r->quote->shipping_minor != 0 ? 1 : 0);
+    const struct spw_json *index_value = spw_json_get(item, "index"), *tax = spw_json_get(item, "tax");
+    int64_t index = spw_json_integer(index_value);
+    int64_t asked_count = (int64_t)r->quote->line_count + (r->quote->shipping_minor != 0 ? 1 : 0);
     int64_t amount_minor, rate_ppb;
-    if (!json_is_integer(index_value) || index < 0 || index >= asked_count) {
+    if (!spw_json_is(index_value, SPW_JSON_INTEGER) || index < 0 || index >= asked_count) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line item has no \"index\" that was asked for");
         return false;
     }
-    if (!spw_wire_number(json_object_get(tax, "amount"), 2, &amount_minor) ||
-        !spw_wire_number(json_object_get(tax, "rate"), 9, &rate_ppb)) {
+    if (!spw_json_number(spw_json_get(tax, "amount"), 2, &amount_minor) ||
+        !spw_json_number(spw_json_get(tax, "rate"), 9, &rate_ppb)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN,
                         "line item %lld has no number \"tax.amount\" or \"tax.rate\"", (long long)index);
         return false;
@@ -40,17 +38,15 @@ static bool read_line(struct spw_answer_reader *r, const json_t *item)
 }
 
 /* "First taxed line" is meant in the order asked, whatever order the answer has. */
-static uint32_t first_rate(const json_t *items)
+static uint32_t first_rate(const struct spw_json *items)
 {
-    json_int_t best = -1;
+    int64_t best = -1;
     int64_t best_ppb = 0;
-    size_t i;
-    json_t *item;
-    json_array_foreach(items, i, item)
+    SPW_JSON_EACH(item, items)
     {
         int64_t ppb = 0;
-        json_int_t index = json_integer_value(json_object_get(item, "index"));
-        if (spw_wire_number(json_object_get(json_object_get(item, "tax"), "rate"), 9, &ppb) && ppb > 0 &&
+        int64_t index = spw_json_integer(spw_json_get(item, "index"));
+        if (spw_json_number(spw_json_get(spw_json_get(item, "tax"), "rate"), 9, &ppb) && ppb > 0 &&
             (best < 0 || index < best)) {
             best = index;
             best_ppb = ppb;
@@ -59,24 +55,22 @@ static uint32_t first_rate(const json_t *items)
     return (uint32_t)best_ppb;
 }
 
-static void read_cart(struct spw_answer_reader *r, const json_t *cart)
+static void read_cart(struct spw_answer_reader *r, const struct spw_json *cart)
 {
-    const json_t *currency = json_object_get(cart, "currency");
-    const json_t *code = json_object_get(currency, "currencyCode");
-    const json_t *items = json_object_get(cart, "lineItems");
-    size_t i;
-    json_t *item;
+    const struct spw_json *currency = spw_json_get(cart, "currency");
+    const struct spw_json *code = spw_json_get(currency, "currencyCode");
+    const struct spw_json *items = spw_json_get(cart, "lineItems");
     /* The code may be left out; when it is there it must be the one asked for. */
-    if ((currency && !json_is_null(currency) && !json_is_object(currency)) ||
-        (code && (!json_is_string(code) || strcmp(json_string_value(code), "USD") != 0))) {
+    if ((currency && !spw_json_is(currency, SPW_JSON_NULL) && !spw_json_is(currency, SPW_JSON_OBJECT)) ||
+        (code && (!spw_json_is(code, SPW_JSON_TEXT) || strcmp(spw_json_text(code), "USD") != 0))) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the answer is not in USD");
         return;
     }
-    if (!json_is_array(items)) {
+    if (!spw_json_is(items, SPW_JSON_ARRAY)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "the cart has no list \"lineItems\"");
         return;
     }
-    json_array_foreach(items, i, item)
+    SPW_JSON_EACH(item, items)
     {
         if (!read_line(r, item))
             return;
@@ -87,13 +81,14 @@ static void read_cart(struct spw_answer_reader *r, const json_t *cart)
 }
 
 /* TaxCloud's errors are problem JSON; only such a body proves that TaxCloud itself judged the request. */
-static bool is_problem(const json_t *root)
+static bool is_problem(const struct spw_json *root)
 {
-    return json_is_string(json_object_get(root, "title")) ||
-           json_is_string(json_object_get(root, "detail")) || json_is_array(json_object_get(root, "errors"));
+    return spw_json_is(spw_json_get(root, "title"), SPW_JSON_TEXT) ||
+           spw_json_is(spw_json_get(root, "detail"), SPW_JSON_TEXT) ||
+           spw_json_is(spw_json_get(root, "errors"), SPW_JSON_ARRAY);
 }
 
-static void read_refusal(uint32_t status, const json_t *root, struct spw_answer *out)
+static void read_refusal(uint32_t status, const struct spw_json *root, struct spw_answer *out)
 {
     switch (status) {
     case 401:
@@ -134,12 +129,6 @@ static bool is_no_answer(uint32_t status, struct spw_answer *out)
     return true;
 }
 
-static json_t *parse(const char *body, size_t body_bytes, json_error_t *error)
-{
-    /* jansson refuses NUL bytes, bad UTF-8, NaN, numbers out of range and nesting beyond 2,048 by itself. */
-    return json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, error);
-}
-
 void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, const char *headers,
                        size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out)
 {
@@ -148,33 +137,30 @@ void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, c
     struct spw_answer_reader r;
     if (!spw_answer_reader_init(&r, quote, out) || is_no_answer(status, out))
         return;
-    json_error_t error;
-    json_t *root = parse(body, body_bytes, &error);
-    const json_t *carts = json_object_get(root, "items");
+    struct spw_json_fault fault;
+    struct spw_json *root = spw_json_read(body ? body : "", body ? body_bytes : 0, &fault);
+    const struct spw_json *carts = spw_json_get(root, "items");
     if (status >= 400)
         read_refusal(status, root, out);
     else if (!root)
-        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON it should be (line %d, column %d)",
-                        error.line,
-                        error.column); /* jansson's own text quotes the body, which may hold an address */
-    else if (!json_is_array(carts) || json_array_size(carts) != 1)
+        spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON it should be (line %u, column %u)",
+                        fault.line, fault.column);
+    else if (!spw_json_is(carts, SPW_JSON_ARRAY) || carts->count != 1)
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "\"items\" is not a list of the one cart asked for");
     else
-        read_cart(&r, json_array_get(carts, 0));
-    json_decref(root);
+        read_cart(&r, spw_json_first(carts));
+    spw_json_free(root);
 }
 
 /* ---- several carts ---- */
 
 /* The cart a problem is about: errors[].location "body.items[3].destination.zip"; -1 = not told. */
-static long faulty_cart(const json_t *problem)
+static long faulty_cart(const struct spw_json *problem)
 {
     static const char start[] = "items[";
-    size_t i;
-    json_t *one;
-    json_array_foreach(json_object_get(problem, "errors"), i, one)
+    SPW_JSON_EACH(one, spw_json_get(problem, "errors"))
     {
-        const char *location = json_string_value(json_object_get(one, "location"));
+        const char *location = spw_json_text(spw_json_get(one, "location"));
         const char *p = location ? strstr(location, start) : NULL;
         char *end = NULL;
         long index = p ? strtol(p + sizeof start - 1, &end, 10) : -1;
@@ -185,7 +171,7 @@ static long faulty_cart(const json_t *problem)
 }
 
 /* A call refused for one of its carts says nothing about the others: they are to be asked again without it. */
-static void refuse_batch(size_t count, uint32_t status, const json_t *root, struct spw_answer *out)
+static void refuse_batch(size_t count, uint32_t status, const struct spw_json *root, struct spw_answer *out)
 {
     struct spw_answer one = {.lines_count = out[0].lines_count};
     read_refusal(status, root, &one);
@@ -202,18 +188,18 @@ static void refuse_batch(size_t count, uint32_t status, const json_t *root, stru
     spw_answer_clean_up(&one);
 }
 
-static const json_t *cart_of(const json_t *carts, size_t place, const char *key)
+static const struct spw_json *cart_of(const struct spw_json *carts, size_t place, const char *key)
 {
-    size_t i;
-    json_t *cart;
-    json_array_foreach(carts, i, cart)
+    SPW_JSON_EACH(cart, carts)
     {
-        const char *id = json_string_value(json_object_get(cart, "cartId"));
+        const char *id = spw_json_text(spw_json_get(cart, "cartId"));
         if (key && id && strcmp(id, key) == 0)
             return cart;
     }
-    cart = json_array_get(carts, place);
-    return json_object_get(cart, "cartId") && key ? NULL : cart; /* without ids the order tells */
+    const struct spw_json *cart = spw_json_first(carts);
+    while (cart && place--)
+        cart = spw_json_next(carts, cart);
+    return spw_json_get(cart, "cartId") && key ? NULL : cart; /* without ids the order tells */
 }
 
 void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size_t count,
@@ -221,17 +207,17 @@ void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size
                              size_t headers_bytes, const char *body, size_t body_bytes,
                              struct spw_answer *out)
 {
-    json_error_t error;
-    json_t *root = parse(body, body_bytes, &error);
-    const json_t *carts = json_object_get(root, "items");
-    bool readable = status >= 200 && status < 300 && json_array_size(carts) == count;
+    struct spw_json_fault fault;
+    struct spw_json *root = spw_json_read(body ? body : "", body ? body_bytes : 0, &fault);
+    const struct spw_json *carts = spw_json_get(root, "items");
+    bool readable = status >= 200 && status < 300 && spw_json_count(carts) == count;
     (void)headers;
     (void)headers_bytes;
     for (size_t i = 0; i < count; i++) {
         struct spw_answer_reader r;
         if (!spw_answer_reader_init(&r, quotes[i], &out[i]) || is_no_answer(status, &out[i]) || status >= 400)
             continue;
-        const json_t *cart = readable ? cart_of(carts, i, keys[i]) : NULL;
+        const struct spw_json *cart = readable ? cart_of(carts, i, keys[i]) : NULL;
         if (cart)
             read_cart(&r, cart);
         else
@@ -239,27 +225,25 @@ void spw_taxcloud_read_batch(const struct spw_quote_request *const *quotes, size
     }
     if (count && status >= 400 && status < 500)
         refuse_batch(count, status, root, out);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 /* A cart, and for every line of it a number of tax. */
-static bool is_calculated(const json_t *carts)
+static bool is_calculated(const struct spw_json *carts)
 {
-    size_t i, k;
-    json_t *cart, *item;
     int64_t tax_minor;
-    json_array_foreach(carts, i, cart)
+    SPW_JSON_EACH(cart, carts)
     {
-        const json_t *items = json_object_get(cart, "lineItems");
-        if (json_array_size(items) == 0)
+        const struct spw_json *items = spw_json_get(cart, "lineItems");
+        if (spw_json_count(items) == 0)
             return false;
-        json_array_foreach(items, k, item)
+        SPW_JSON_EACH(item, items)
         {
-            if (!spw_wire_number(json_object_get(json_object_get(item, "tax"), "amount"), 2, &tax_minor))
+            if (!spw_json_number(spw_json_get(spw_json_get(item, "tax"), "amount"), 2, &tax_minor))
                 return false;
         }
     }
-    return json_array_size(carts) > 0;
+    return spw_json_count(carts) > 0;
 }
 
 void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const char *headers,
@@ -270,41 +254,40 @@ void spw_taxcloud_judge(const struct spw_route *route, uint32_t status, const ch
     spw_answer_clear(out);
     if (is_no_answer(status, out))
         return;
-    json_error_t error;
-    json_t *root = parse(body, body_bytes, &error);
+    struct spw_json_fault fault;
+    struct spw_json *root = spw_json_read(body ? body : "", body ? body_bytes : 0, &fault);
     bool calculates = route && route->kind == SPW_ROUTE_CALCULATE;
     if (status == 404 && !calculates && is_problem(root))
         spw_answer_reject(out, root, status); /* no such cart or order */
     else if (status >= 400)
         read_refusal(status, root, out);
-    else if (calculates && !is_calculated(json_object_get(root, "items")))
+    else if (calculates && !is_calculated(spw_json_get(root, "items")))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     free(out->error_json);
     out->error_json = NULL;
-    json_decref(root);
+    spw_json_free(root);
 }
 
 void spw_taxcloud_check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
                         struct spw_answer *out)
 {
     struct spw_sums sums;
-    size_t i;
-    json_t *item, *root = spw_wire_parse(body, body_bytes);
-    const json_t *carts = json_object_get(root, "items"), *cart = json_array_get(carts, 0);
-    const json_t *code = json_object_get(json_object_get(cart, "currency"), "currencyCode");
+    struct spw_json *root = spw_wire_read(body, body_bytes);
+    const struct spw_json *carts = spw_json_get(root, "items"), *cart = spw_json_first(carts);
+    const struct spw_json *code = spw_json_get(spw_json_get(cart, "currency"), "currencyCode");
     spw_sums_init(&sums, quote, 2, out);
-    bool is_good = spw_sums_currency(&sums, json_string_value(code));
-    if (json_array_size(carts) != 1 || json_array_size(json_object_get(cart, "lineItems")) == 0) {
+    bool is_good = spw_sums_currency(&sums, spw_json_text(code));
+    if (spw_json_count(carts) != 1 || spw_json_count(spw_json_get(cart, "lineItems")) == 0) {
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "the answer does not hold the one cart asked for");
         is_good = false;
     }
-    json_array_foreach(json_object_get(cart, "lineItems"), i, item)
+    SPW_JSON_EACH(item, spw_json_get(cart, "lineItems"))
     {
-        const json_t *tax = json_object_get(item, "tax");
-        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(tax, "rate"),
-                                           json_object_get(tax, "amount"));
+        const struct spw_json *tax = spw_json_get(item, "tax");
+        is_good = is_good &&
+                  spw_sums_line(&sums, NULL, NULL, spw_json_get(tax, "rate"), spw_json_get(tax, "amount"));
     }
     if (is_good)
         spw_sums_finish(&sums, NULL, true);
-    json_decref(root);
+    spw_json_free(root);
 }

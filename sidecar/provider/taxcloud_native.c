@@ -21,42 +21,42 @@ bool spw_taxcloud_token(const char *headers, char *out, size_t room)
 }
 
 /* The place of the line that is shipping, or the count of lines. */
-static size_t shipping_place(const json_t *lines)
+static size_t shipping_place(const struct spw_json *lines)
 {
-    size_t count = json_array_size(lines), found = count, i;
-    json_t *line;
-    json_array_foreach(lines, i, line)
+    size_t count = spw_json_count(lines), found = count, place = 0;
+    SPW_JSON_EACH(line, lines)
     {
-        const json_t *tic = json_object_get(line, "tic");
-        if (json_is_integer(tic) && json_integer_value(tic) == SPW_TIC_SHIPPING && count > 1)
-            found = i;
+        const struct spw_json *tic = spw_json_get(line, "tic");
+        if (spw_json_is(tic, SPW_JSON_INTEGER) && spw_json_integer(tic) == SPW_TIC_SHIPPING && count > 1)
+            found = place;
+        place++;
     }
     return found;
 }
 
-static enum spw_status take_address(struct spw_native_builder *b, const json_t *cart, const char *key,
-                                    struct spw_address *out)
+static enum spw_status take_address(struct spw_native_builder *b, const struct spw_json *cart,
+                                    const char *key, struct spw_address *out)
 {
-    const json_t *a = json_object_get(cart, key);
+    const struct spw_json *a = spw_json_get(cart, key);
     return spw_native_address(b, key, spw_wire_text(a, "countryCode"), spw_wire_text(a, "state"),
                               spw_wire_text(a, "zip"), spw_wire_text(a, "city"), spw_wire_text(a, "line1"),
                               out);
 }
 
-static enum spw_status take_line(struct spw_native_builder *b, const json_t *item, size_t place,
+static enum spw_status take_line(struct spw_native_builder *b, const struct spw_json *item, size_t place,
                                  bool is_shipping)
 {
     int64_t price_micro, quantity_micro, amount_minor;
     char tic_text[24] = "";
-    const json_t *tic = json_object_get(item, "tic");
-    if (!spw_wire_decimal(json_object_get(item, "price"), 6, &price_micro) || price_micro < 0 ||
-        !spw_wire_decimal(json_object_get(item, "quantity"), 6, &quantity_micro) || quantity_micro <= 0 ||
+    const struct spw_json *tic = spw_json_get(item, "tic");
+    if (!spw_json_decimal(spw_json_get(item, "price"), 6, &price_micro) || price_micro < 0 ||
+        !spw_json_decimal(spw_json_get(item, "quantity"), 6, &quantity_micro) || quantity_micro <= 0 ||
         !spw_native_amount(price_micro, quantity_micro, 0, &amount_minor))
         return spw_native_refuse(b->err, "lineItems[%zu]: price or quantity is no number in range", place);
-    if (tic && !json_is_null(tic) && !json_is_integer(tic))
+    if (tic && !spw_json_is(tic, SPW_JSON_NULL) && !spw_json_is(tic, SPW_JSON_INTEGER))
         return spw_native_refuse(b->err, "lineItems[%zu].tic: no whole number", place);
-    if (json_integer_value(tic) > 0)
-        snprintf(tic_text, sizeof tic_text, "%lld", (long long)json_integer_value(tic));
+    if (spw_json_integer(tic) > 0)
+        snprintf(tic_text, sizeof tic_text, "%lld", (long long)spw_json_integer(tic));
     struct spw_quote_request *q = &b->out->quote;
     if (is_shipping) {
         q->shipping_minor = amount_minor;
@@ -75,31 +75,32 @@ static enum spw_status take_line(struct spw_native_builder *b, const json_t *ite
     return SPW_STATUS_OK;
 }
 
-static bool is_exempt(const json_t *cart)
+static bool is_exempt(const struct spw_json *cart)
 {
-    const json_t *exemption = json_object_get(cart, "exemption");
-    return json_is_true(json_object_get(exemption, "isExempt")) ||
+    const struct spw_json *exemption = spw_json_get(cart, "exemption");
+    return spw_json_is(spw_json_get(exemption, "isExempt"), SPW_JSON_TRUE) ||
            spw_wire_text(exemption, "exemptionId") != NULL;
 }
 
-static enum spw_status read_cart(struct spw_native_builder *b, const json_t *root, const json_t *cart)
+static enum spw_status read_cart(struct spw_native_builder *b, const struct spw_json *root,
+                                 const struct spw_json *cart)
 {
-    const json_t *lines = json_object_get(cart, "lineItems");
+    const struct spw_json *lines = spw_json_get(cart, "lineItems");
     struct spw_quote_request *q = &b->out->quote;
-    size_t shipping = shipping_place(lines), i;
-    json_t *item;
+    size_t shipping = shipping_place(lines), place = 0;
     enum spw_status status = take_address(b, cart, "origin", &q->ship_from);
     if (!status)
         status = take_address(b, cart, "destination", &q->ship_to);
     if (!status)
         status = spw_native_currency(b, "currency.currencyCode",
-                                     spw_wire_text(json_object_get(cart, "currency"), "currencyCode"));
+                                     spw_wire_text(spw_json_get(cart, "currency"), "currencyCode"));
     if (!status)
         status = spw_native_date(b, "transactionDate", spw_wire_text(root, "transactionDate"));
-    json_array_foreach(lines, i, item)
+    SPW_JSON_EACH(item, lines)
     {
         if (!status)
-            status = take_line(b, item, i, i == shipping);
+            status = take_line(b, item, place, place == shipping);
+        place++;
     }
     q->customer_id = spw_native_text(b, spw_wire_text(cart, "customerId"));
     if (is_exempt(cart))
@@ -115,20 +116,20 @@ enum spw_status spw_taxcloud_native_quote(const struct spw_native_request *reque
                                           struct spw_native_quote *out, struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
-    const json_t *carts = json_object_get(root, "items");
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    const struct spw_json *carts = spw_json_get(root, "items");
     memset(out, 0, sizeof *out);
     enum spw_status status;
-    if (json_array_size(carts) != 1) {
+    if (spw_json_count(carts) != 1) {
         status = spw_native_refuse(err, "items: only a call with one cart can be quoted");
     } else {
-        const json_t *cart = json_array_get(carts, 0);
+        const struct spw_json *cart = spw_json_first(carts);
         status = spw_native_open(&b, account, request->body_bytes,
-                                 json_array_size(json_object_get(cart, "lineItems")), out, err);
+                                 spw_json_count(spw_json_get(cart, "lineItems")), out, err);
         if (!status)
             status = spw_native_close(&b, read_cart(&b, root, cart));
     }
-    json_decref(root);
+    spw_json_free(root);
     return status;
 }
 
@@ -138,10 +139,13 @@ enum spw_status spw_taxcloud_native_fallback(const struct spw_native_request *re
                                              const struct spw_native_fallback *fallback,
                                              struct spw_native_answer *out, struct spw_error *err)
 {
+    struct spw_json *asked = spw_wire_read(request->body, request->body_bytes);
+    size_t shipping = shipping_place(spw_json_get(spw_json_first(spw_json_get(asked, "items")), "lineItems"));
+    spw_json_free(asked);
     json_t *root = spw_wire_parse(request->body, request->body_bytes), *item;
     json_t *cart = json_array_get(json_object_get(root, "items"), 0);
     json_t *lines = json_object_get(cart, "lineItems");
-    size_t shipping = shipping_place(lines), i, next = 0;
+    size_t i, next = 0;
     char now[32], connection[SPW_CALLER_ID_BYTES] = "";
     spw_native_now(fallback->now_unix_ms, now, sizeof now);
     (void)spw_native_path_document(request->path, "connections", connection);
@@ -193,17 +197,17 @@ bool spw_taxcloud_native_document(const struct spw_native_request *request, char
     if (!is_convert && (spw_native_path_document(request->path, "orders", out) ||
                         spw_native_path_document(request->path, "carts", out)))
         return true;
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
     bool found = spw_native_take_document(spw_wire_text(root, is_convert ? "cartId" : "orderId"), out);
-    json_decref(root);
+    spw_json_free(root);
     return found;
 }
 
 bool spw_taxcloud_native_order(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES])
 {
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
     bool found = spw_native_take_document(spw_wire_text(root, "orderId"), out);
-    json_decref(root);
+    spw_json_free(root);
     return found;
 }
 

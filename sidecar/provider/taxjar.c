@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "sidecar/provider/answer.h"
+#include "sidecar/provider/json_write.h"
 #include "sidecar/provider/sums.h"
 #include "sidecar/provider/wire.h"
 
@@ -55,25 +56,25 @@ static const char *exemption_type(const char *reason)
 }
 
 /* from_... or to_... */
-static bool set_address(json_t *root, const char *side, const struct spw_address *a)
+static void put_address(struct spw_text *t, const char *side, const struct spw_address *a)
 {
     const struct {
         const char *name, *value;
-    } parts[] = {{"country", a->country && a->country[0] ? a->country : "US"},
-                 {"zip", a->zip},
-                 {"state", a->state},
-                 {"city", a->city},
-                 {"street", a->line1}};
+    } parts[] = {{"_country", a->country && a->country[0] ? a->country : "US"},
+                 {"_zip", a->zip},
+                 {"_state", a->state},
+                 {"_city", a->city},
+                 {"_street", a->line1}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         char key[24];
-        snprintf(key, sizeof key, "%s_%s", side, parts[i].name);
-        if (!spw_wire_set_text(root, key, parts[i].value))
-            return false;
+        struct spw_text name = spw_text_on(key, sizeof key);
+        spw_text_put(&name, side);
+        spw_text_put(&name, parts[i].name);
+        spw_json_put_known(t, key, parts[i].value);
     }
-    return true;
 }
 
-static enum spw_status add_line(json_t *items, const struct spw_quote_request *quote, uint32_t index,
+static enum spw_status put_line(struct spw_text *t, const struct spw_quote_request *quote, uint32_t index,
                                 const int64_t *taxes_minor, struct spw_error *err)
 {
     const struct spw_line *line = &quote->lines[index];
@@ -82,18 +83,20 @@ static enum spw_status add_line(json_t *items, const struct spw_quote_request *q
     enum spw_status status = spw_wire_check_line(quote, index, false, "TaxJar", err);
     if (status)
         return status;
-    snprintf(number, sizeof number, "%u", index + 1);
+    struct spw_text digits = spw_text_on(number, sizeof number);
+    spw_text_u64(&digits, index + 1);
     spw_wire_split_amount(line->amount_minor, true, &price_minor, &quantity_micro);
-    json_t *item = json_pack("{s:s, s:o, s:o}", "id", number, "quantity", spw_wire_quantity(quantity_micro),
-                             "unit_price", spw_wire_minor(price_minor));
-    if (!item || !spw_wire_set_text(item, "product_tax_code", line->tax_code) ||
-        (taxes_minor && (json_object_set_new(item, "sales_tax", spw_wire_minor(taxes_minor[index])) ||
-                         !spw_wire_set_text(item, "product_identifier", line->id)))) {
-        json_decref(item);
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "lines[%u]: id or tax code is not UTF-8 (or no memory); send UTF-8", index);
+    spw_json_open(t, NULL, "{");
+    spw_json_put_text(t, "id", number);
+    spw_json_put_decimal(t, "quantity", quantity_micro, 6, true);
+    spw_json_put_decimal(t, "unit_price", price_minor, 2, false);
+    spw_json_put_known(t, "product_tax_code", line->tax_code);
+    if (taxes_minor) {
+        spw_json_put_decimal(t, "sales_tax", taxes_minor[index], 2, false);
+        spw_json_put_known(t, "product_identifier", line->id);
     }
-    return json_array_append_new(items, item) ? spw_wire_no_memory(err) : SPW_STATUS_OK;
+    spw_text_put(t, "}");
+    return SPW_STATUS_OK;
 }
 
 static int64_t lines_minor(const struct spw_quote_request *quote)
@@ -105,57 +108,55 @@ static int64_t lines_minor(const struct spw_quote_request *quote)
     return sum_minor;
 }
 
-/* What calculation and order have in common: places, lines, shipping, who buys. */
-static enum spw_status make_order(const struct spw_quote_request *quote, const int64_t *taxes_minor,
-                                  json_t **out, struct spw_error *err)
+static enum spw_status check_order(const struct spw_quote_request *quote, struct spw_error *err)
 {
-    json_t *root = json_object(), *items = json_array();
-    *out = NULL;
-    enum spw_status status =
-        root && items ? spw_wire_check_quote(quote, "TaxJar", err) : spw_wire_no_memory(err);
+    enum spw_status status = spw_wire_check_quote(quote, "TaxJar", err);
     if (!status && (!quote->ship_to.zip || !quote->ship_to.zip[0] || !quote->ship_to.state))
         status = spw_error_set(err, SPW_STATUS_INVALID, "ship_to: zip and state are needed; send both");
-    if (!status)
-        status = spw_wire_check_line(quote, quote->line_count, false, "TaxJar", err);
+    return status ? status : spw_wire_check_line(quote, quote->line_count, false, "TaxJar", err);
+}
+
+/* The members that calculation and order have in common: places, lines, shipping, who buys. */
+static enum spw_status put_order(struct spw_text *t, const struct spw_quote_request *quote,
+                                 const int64_t *taxes_minor, struct spw_error *err)
+{
+    enum spw_status status = check_order(quote, err);
+    if (status)
+        return status;
+    spw_json_open(t, "line_items", "[");
     for (uint32_t i = 0; i < quote->line_count && !status; i++)
-        status = add_line(items, quote, i, taxes_minor, err);
+        status = put_line(t, quote, i, taxes_minor, err);
+    spw_text_put(t, "]");
     if (!status && lines_minor(quote) > SPW_WIRE_EXACT_MAX - quote->shipping_minor)
         status = spw_error_set(err, SPW_STATUS_INVALID,
                                "lines: the sum is out of range (15 digits); split the order");
-    bool from = quote->ship_from.zip && quote->ship_from.zip[0]; /* else the address on file at TaxJar */
-    if (!status && ((from && !set_address(root, "from", &quote->ship_from)) ||
-                    !set_address(root, "to", &quote->ship_to) ||
-                    !spw_wire_set_text(root, "customer_id", quote->customer_id) ||
-                    (quote->exemption && quote->exemption[0] &&
-                     !spw_wire_set_text(root, "exemption_type", exemption_type(quote->exemption)))))
-        status = spw_error_set(err, SPW_STATUS_INVALID,
-                               "ship_from, ship_to or customer.id is not UTF-8 (or no memory); send UTF-8");
-    if (!status && (json_object_set_new(root, "shipping", spw_wire_minor(quote->shipping_minor)) ||
-                    json_object_set(root, "line_items", items)))
-        status = spw_wire_no_memory(err);
-    json_decref(items);
-    if (status) {
-        json_decref(root);
-        return status;
-    }
-    *out = root;
-    return SPW_STATUS_OK;
+    if (quote->ship_from.zip && quote->ship_from.zip[0]) /* else the address on file at TaxJar */
+        put_address(t, "from", &quote->ship_from);
+    put_address(t, "to", &quote->ship_to);
+    spw_json_put_known(t, "customer_id", quote->customer_id);
+    if (quote->exemption && quote->exemption[0])
+        spw_json_put_text(t, "exemption_type", exemption_type(quote->exemption));
+    spw_json_put_decimal(t, "shipping", quote->shipping_minor, 2, false);
+    return status;
 }
 
 static enum spw_status build(const struct spw_quote_request *quote, const struct spw_conf_account *account,
                              const struct spw_credential *credential, const char *idempotency_key,
                              struct spw_call *out, struct spw_error *err)
 {
-    json_t *root = NULL;
+    struct spw_wire_body body;
     (void)idempotency_key; /* TaxJar knows none, and a calculation leaves nothing behind */
     enum spw_status status =
         spw_wire_open(&spw_profile_taxjar, account, credential, "POST", out, err, "/v2/taxes");
     if (status)
         return status;
-    status = make_order(quote, NULL, &root, err);
-    if (!status && json_object_set_new(root, "amount", spw_wire_minor(lines_minor(quote))))
-        status = spw_wire_no_memory(err);
-    return spw_wire_close_json(&spw_profile_taxjar, credential, root, status, out, err);
+    status = spw_wire_body_open(&body, &quote, 1, err);
+    spw_text_put(&body.text, "{");
+    if (!status)
+        status = put_order(&body.text, quote, NULL, err);
+    spw_json_put_decimal(&body.text, "amount", lines_minor(quote), 2, false);
+    spw_text_put(&body.text, "}");
+    return spw_wire_close_body(&spw_profile_taxjar, credential, &body, status, out, err);
 }
 
 static enum spw_status get(const struct spw_conf_account *account, const struct spw_credential *credential,
@@ -183,13 +184,14 @@ static enum spw_status rates(const struct spw_conf_account *account, const struc
 /* ---- answers ---- */
 
 /* {status, error, detail}: only such a body proves that TaxJar itself judged the request. */
-static bool is_envelope(const json_t *root)
+static bool is_envelope(const struct spw_json *root)
 {
-    return json_is_string(json_object_get(root, "error")) && json_object_get(root, "detail");
+    return spw_json_is(spw_json_get(root, "error"), SPW_JSON_TEXT) && spw_json_get(root, "detail");
 }
 
 /* false: no 2xx; told in *out. */
-static bool judge_status(uint32_t status, const json_t *root, bool calculates, struct spw_answer *out)
+static bool judge_status(uint32_t status, const struct spw_json *root, bool calculates,
+                         struct spw_answer *out)
 {
     if (status >= 200 && status < 300)
         return true;
@@ -210,12 +212,13 @@ static bool judge_status(uint32_t status, const json_t *root, bool calculates, s
     return false;
 }
 
-static bool read_part(struct spw_answer_reader *r, const json_t *part, size_t index, int64_t *rate_ppb)
+static bool read_part(struct spw_answer_reader *r, const struct spw_json *part, size_t index,
+                      int64_t *rate_ppb)
 {
     int64_t tax_minor, taxable_minor;
-    if (!spw_wire_number(json_object_get(part, "tax_collectable"), 2, &tax_minor) ||
-        !spw_wire_number(json_object_get(part, "taxable_amount"), 2, &taxable_minor) ||
-        !spw_wire_number(json_object_get(part, "combined_tax_rate"), 9, rate_ppb)) {
+    if (!spw_json_number(spw_json_get(part, "tax_collectable"), 2, &tax_minor) ||
+        !spw_json_number(spw_json_get(part, "taxable_amount"), 2, &taxable_minor) ||
+        !spw_json_number(spw_json_get(part, "combined_tax_rate"), 9, rate_ppb)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN,
                         "a part of the breakdown has no tax, taxable amount or rate that is a number");
         return false;
@@ -223,9 +226,9 @@ static bool read_part(struct spw_answer_reader *r, const json_t *part, size_t in
     return spw_answer_reader_line(r, index, true, taxable_minor, tax_minor, *rate_ppb);
 }
 
-static bool read_index(const json_t *item, size_t *index)
+static bool read_index(const struct spw_json *item, size_t *index)
 {
-    const char *text = json_string_value(json_object_get(item, "id"));
+    const char *text = spw_json_text(spw_json_get(item, "id"));
     char *end = NULL;
     unsigned long value = text && *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
     if (!text || !end || *end || value > SPW_LINES_MAX_COUNT)
@@ -234,7 +237,7 @@ static bool read_index(const json_t *item, size_t *index)
     return true;
 }
 
-static void read_jurisdictions(const json_t *breakdown, struct spw_answer *out)
+static void read_jurisdictions(const struct spw_json *breakdown, struct spw_answer *out)
 {
     static const struct {
         const char *level, *rate, *tax;
@@ -244,20 +247,19 @@ static void read_jurisdictions(const json_t *breakdown, struct spw_answer *out)
                  {"special", "special_tax_rate", "special_district_tax_collectable"}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         int64_t rate_ppb, tax_minor;
-        if (spw_wire_number(json_object_get(breakdown, parts[i].rate), 9, &rate_ppb) &&
-            spw_wire_number(json_object_get(breakdown, parts[i].tax), 2, &tax_minor))
+        if (spw_json_number(spw_json_get(breakdown, parts[i].rate), 9, &rate_ppb) &&
+            spw_json_number(spw_json_get(breakdown, parts[i].tax), 2, &tax_minor))
             spw_answer_add_jurisdiction(out, parts[i].level, rate_ppb, tax_minor);
     }
 }
 
-static bool read_breakdown(struct spw_answer_reader *r, const json_t *breakdown)
+static bool read_breakdown(struct spw_answer_reader *r, const struct spw_json *breakdown)
 {
-    const json_t *items = json_object_get(breakdown, "line_items");
-    const json_t *shipping = json_object_get(breakdown, "shipping");
+    const struct spw_json *items = spw_json_get(breakdown, "line_items");
+    const struct spw_json *shipping = spw_json_get(breakdown, "shipping");
     int64_t first_ppb = 0, ppb;
-    size_t i, index, first = SIZE_MAX;
-    json_t *item;
-    json_array_foreach(items, i, item)
+    size_t index, first = SIZE_MAX;
+    SPW_JSON_EACH(item, items)
     {
         if (!read_index(item, &index) || index >= r->quote->line_count) {
             spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "a line has no \"id\" that was asked for");
@@ -270,7 +272,7 @@ static bool read_breakdown(struct spw_answer_reader *r, const json_t *breakdown)
             first_ppb = ppb;
         }
     }
-    if (json_is_object(shipping) && !read_part(r, shipping, r->quote->line_count, &ppb))
+    if (spw_json_is(shipping, SPW_JSON_OBJECT) && !read_part(r, shipping, r->quote->line_count, &ppb))
         return false;
     r->seen[r->quote->line_count] = true; /* untaxed shipping is left out of the breakdown */
     read_jurisdictions(breakdown, r->out);
@@ -278,21 +280,21 @@ static bool read_breakdown(struct spw_answer_reader *r, const json_t *breakdown)
     return true;
 }
 
-static void read_tax(struct spw_answer_reader *r, const json_t *tax)
+static void read_tax(struct spw_answer_reader *r, const struct spw_json *tax)
 {
-    const json_t *breakdown = json_object_get(tax, "breakdown");
-    const json_t *total = json_object_get(tax, "order_total_amount");
+    const struct spw_json *breakdown = spw_json_get(tax, "breakdown");
+    const struct spw_json *total = spw_json_get(tax, "order_total_amount");
     int64_t total_minor, order_minor = 0;
-    if (!spw_wire_number(json_object_get(tax, "amount_to_collect"), 2, &total_minor) || total_minor < 0) {
+    if (!spw_json_number(spw_json_get(tax, "amount_to_collect"), 2, &total_minor) || total_minor < 0) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "there is no number \"amount_to_collect\" from zero up");
         return;
     }
-    if (total && (!spw_wire_number(total, 2, &order_minor) ||
+    if (total && (!spw_json_number(total, 2, &order_minor) ||
                   order_minor != lines_minor(r->quote) + r->quote->shipping_minor)) {
         spw_answer_fail(r->out, SPW_ANSWER_BROKEN, "\"order_total_amount\" is not what was asked for");
         return;
     }
-    if (json_is_object(breakdown)) {
+    if (spw_json_is(breakdown, SPW_JSON_OBJECT)) {
         if (!read_breakdown(r, breakdown))
             return;
     } else if (total_minor == 0) { /* no nexus, or exempt: nothing is taxed */
@@ -312,56 +314,55 @@ static void read_answer(const struct spw_quote_request *quote, uint32_t status, 
     (void)headers_bytes;
     if (!spw_answer_reader_init(&r, quote, out))
         return;
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     if (judge_status(status, root, true, out)) {
-        const json_t *tax = json_object_get(root, "tax");
-        out->no_nexus = json_is_false(json_object_get(tax, "has_nexus"));
-        if (json_is_object(tax))
+        const struct spw_json *tax = spw_json_get(root, "tax");
+        out->no_nexus = spw_json_is(spw_json_get(tax, "has_nexus"), SPW_JSON_FALSE);
+        if (spw_json_is(tax, SPW_JSON_OBJECT))
             read_tax(&r, tax);
         else
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "there is no object \"tax\"");
     }
-    json_decref(root);
+    spw_json_free(root);
 }
 
 static void judge(const struct spw_route *route, uint32_t status, const char *headers, size_t headers_bytes,
                   const char *body, size_t body_bytes, struct spw_answer *out)
 {
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     bool calculates = route && route->kind == SPW_ROUTE_CALCULATE;
     int64_t total_minor;
     (void)headers;
     (void)headers_bytes;
     spw_answer_clear(out);
     if (judge_status(status, root, calculates, out) && calculates &&
-        !spw_wire_number(json_object_get(json_object_get(root, "tax"), "amount_to_collect"), 2, &total_minor))
+        !spw_json_number(spw_json_get(spw_json_get(root, "tax"), "amount_to_collect"), 2, &total_minor))
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "no calculation in the answer");
     spw_answer_clean_up(out);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 static void check(const struct spw_quote_request *quote, const char *body, size_t body_bytes,
                   struct spw_answer *out)
 {
     struct spw_sums sums;
-    size_t i;
-    json_t *item, *root = spw_wire_parse(body, body_bytes);
-    const json_t *tax = json_object_get(root, "tax"), *breakdown = json_object_get(tax, "breakdown");
-    const json_t *items = json_object_get(breakdown, "line_items");
-    const json_t *shipping = json_object_get(breakdown, "shipping");
+    struct spw_json *root = spw_wire_read(body, body_bytes);
+    const struct spw_json *tax = spw_json_get(root, "tax"), *breakdown = spw_json_get(tax, "breakdown");
+    const struct spw_json *items = spw_json_get(breakdown, "line_items");
+    const struct spw_json *shipping = spw_json_get(breakdown, "shipping");
     bool is_good = true;
     spw_sums_init(&sums, quote, 2, out);
-    json_array_foreach(items, i, item)
+    SPW_JSON_EACH(item, items)
     {
-        is_good = is_good && spw_sums_line(&sums, NULL, NULL, json_object_get(item, "combined_tax_rate"),
-                                           json_object_get(item, "tax_collectable"));
+        is_good = is_good && spw_sums_line(&sums, NULL, NULL, spw_json_get(item, "combined_tax_rate"),
+                                           spw_json_get(item, "tax_collectable"));
     }
-    if (is_good && json_is_object(shipping))
-        is_good = spw_sums_line(&sums, NULL, NULL, json_object_get(shipping, "combined_tax_rate"),
-                                json_object_get(shipping, "tax_collectable"));
+    if (is_good && spw_json_is(shipping, SPW_JSON_OBJECT))
+        is_good = spw_sums_line(&sums, NULL, NULL, spw_json_get(shipping, "combined_tax_rate"),
+                                spw_json_get(shipping, "tax_collectable"));
     if (is_good)
-        spw_sums_finish(&sums, json_object_get(tax, "amount_to_collect"), json_array_size(items) > 0);
-    json_decref(root);
+        spw_sums_finish(&sums, spw_json_get(tax, "amount_to_collect"), spw_json_count(items) > 0);
+    spw_json_free(root);
 }
 
 /* ---- filing: an order with the tax that was collected ---- */
@@ -371,22 +372,27 @@ static enum spw_status book(const struct spw_booking *booking, const struct spw_
                             struct spw_error *err)
 {
     int64_t taxes_minor[SPW_LINES_MAX_COUNT + 1];
-    json_t *root = NULL;
-    if (booking->quote->line_count > SPW_LINES_MAX_COUNT)
+    const struct spw_quote_request *quote = booking->quote;
+    struct spw_wire_body body;
+    struct spw_text *t = &body.text;
+    if (quote->line_count > SPW_LINES_MAX_COUNT)
         return spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
     enum spw_status status =
         spw_wire_open(&spw_profile_taxjar, account, credential, "POST", out, err, "/v2/transactions/orders");
     if (status)
         return status;
     spw_wire_collected(booking, taxes_minor);
-    status = make_order(booking->quote, taxes_minor, &root, err);
-    int64_t amount_minor = lines_minor(booking->quote) + booking->quote->shipping_minor;
-    if (!status && (!spw_wire_set_text(root, "transaction_id", booking->document) ||
-                    !spw_wire_set_text(root, "transaction_date", booking->date) ||
-                    json_object_set_new(root, "amount", spw_wire_minor(amount_minor)) ||
-                    json_object_set_new(root, "sales_tax", spw_wire_minor(booking->tax_collected_minor))))
-        status = spw_wire_no_memory(err);
-    return spw_wire_close_json(&spw_profile_taxjar, credential, root, status, out, err);
+    status = spw_wire_body_open(&body, &quote, 1, err);
+    spw_text_put(t, "{");
+    if (!status)
+        status = put_order(t, quote, taxes_minor, err);
+    spw_json_put_known(t, "transaction_id", booking->document);
+    spw_json_put_known(t, "transaction_date", booking->date);
+    if (!status)
+        spw_json_put_decimal(t, "amount", lines_minor(quote) + quote->shipping_minor, 2, false);
+    spw_json_put_decimal(t, "sales_tax", booking->tax_collected_minor, 2, false);
+    spw_text_put(t, "}");
+    return spw_wire_close_body(&spw_profile_taxjar, credential, &body, status, out, err);
 }
 
 static enum spw_status book_back(const struct spw_booking *booking, const struct spw_conf_account *account,
@@ -398,9 +404,9 @@ static enum spw_status book_back(const struct spw_booking *booking, const struct
     return get(account, credential, out, err, path);
 }
 
-static bool says(const json_t *root, const char *word)
+static bool says(const struct spw_json *root, const char *word)
 {
-    const char *detail = json_string_value(json_object_get(root, "detail"));
+    const char *detail = spw_json_text(spw_json_get(root, "detail"));
     return detail && strcasestr(detail, word);
 }
 
@@ -408,12 +414,12 @@ static void read_order(bool is_back, uint32_t status, const char *body, size_t b
                        struct spw_booked_answer *out)
 {
     struct spw_answer answer = {.kind = SPW_ANSWER_OK};
-    json_t *root = spw_wire_parse(body, body_bytes);
+    struct spw_json *root = spw_wire_read(body, body_bytes);
     memset(out, 0, sizeof *out);
     out->booked = SPW_BOOKED_FAILED;
     if (judge_status(status, root, false, &answer)) {
-        out->has_tax = spw_wire_decimal(json_object_get(json_object_get(root, "order"), "sales_tax"), 2,
-                                        &out->tax_minor);
+        out->has_tax =
+            spw_json_decimal(spw_json_get(spw_json_get(root, "order"), "sales_tax"), 2, &out->tax_minor);
         if (out->has_tax)
             out->booked = SPW_BOOKED;
     } else if (is_back && status == 404) {
@@ -428,7 +434,7 @@ static void read_order(bool is_back, uint32_t status, const char *body, size_t b
     if (out->booked != SPW_BOOKED)
         snprintf(out->detail, sizeof out->detail, "TaxJar answered status %u", status);
     spw_answer_clean_up(&answer);
-    json_decref(root);
+    spw_json_free(root);
 }
 
 static void read_book(const struct spw_booking *booking, uint32_t status, const char *body, size_t body_bytes,

@@ -16,8 +16,8 @@
 
 /* ---- the quote ---- */
 
-static enum spw_status take_address(struct spw_native_builder *b, const char *side, const json_t *root,
-                                    struct spw_address *out)
+static enum spw_status take_address(struct spw_native_builder *b, const char *side,
+                                    const struct spw_json *root, struct spw_address *out)
 {
     static const char *const parts[] = {"country", "state", "zip", "city", "street"};
     const char *text[5];
@@ -30,14 +30,14 @@ static enum spw_status take_address(struct spw_native_builder *b, const char *si
 }
 
 /* A number that may be missing: then it is value. */
-static bool take_number(const json_t *object, const char *key, int64_t value, int64_t *out)
+static bool take_number(const struct spw_json *object, const char *key, int64_t value, int64_t *out)
 {
-    const json_t *number = json_object_get(object, key);
+    const struct spw_json *number = spw_json_get(object, key);
     *out = value;
-    return !number || json_is_null(number) || spw_wire_decimal(number, 6, out);
+    return !number || spw_json_is(number, SPW_JSON_NULL) || spw_json_decimal(number, 6, out);
 }
 
-static enum spw_status take_line(struct spw_native_builder *b, const json_t *item, size_t place)
+static enum spw_status take_line(struct spw_native_builder *b, const struct spw_json *item, size_t place)
 {
     int64_t price_micro, quantity_micro, discount_micro, amount_minor;
     struct spw_line *line = spw_native_line(b);
@@ -49,10 +49,10 @@ static enum spw_status take_line(struct spw_native_builder *b, const json_t *ite
         !spw_native_amount(price_micro, quantity_micro, discount_micro, &amount_minor))
         return spw_native_refuse(
             b->err, "line_items[%zu]: quantity, unit_price or discount is no number in range", place);
-    const json_t *id = json_object_get(item, "id");
+    const struct spw_json *id = spw_json_get(item, "id");
     char number[24];
-    if (json_is_integer(id))
-        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(id));
+    if (spw_json_is(id, SPW_JSON_INTEGER))
+        snprintf(number, sizeof number, "%lld", (long long)spw_json_integer(id));
     else
         snprintf(number, sizeof number, "%zu", place + 1);
     const char *text = spw_wire_text(item, "id");
@@ -64,11 +64,11 @@ static enum spw_status take_line(struct spw_native_builder *b, const json_t *ite
 }
 
 /* Without lines the amount is the one line. */
-static enum spw_status take_amount(struct spw_native_builder *b, const json_t *root)
+static enum spw_status take_amount(struct spw_native_builder *b, const struct spw_json *root)
 {
     int64_t amount_minor = 0;
     struct spw_line *line = spw_native_line(b);
-    if (!line || !spw_wire_decimal(json_object_get(root, "amount"), 2, &amount_minor) ||
+    if (!line || !spw_json_decimal(spw_json_get(root, "amount"), 2, &amount_minor) ||
         amount_minor > SPW_AMOUNT_MAX_MINOR || amount_minor < -SPW_AMOUNT_MAX_MINOR)
         return spw_native_refuse(b->err, "amount: neither it nor line_items tells what is sold");
     line->id = "1";
@@ -77,26 +77,25 @@ static enum spw_status take_amount(struct spw_native_builder *b, const json_t *r
     return SPW_STATUS_OK;
 }
 
-static enum spw_status read_order(struct spw_native_builder *b, const json_t *root)
+static enum spw_status read_order(struct spw_native_builder *b, const struct spw_json *root)
 {
     struct spw_quote_request *q = &b->out->quote;
-    const json_t *items = json_object_get(root, "line_items");
-    const json_t *shipping = json_object_get(root, "shipping");
-    size_t i;
-    json_t *item;
+    const struct spw_json *items = spw_json_get(root, "line_items");
+    const struct spw_json *shipping = spw_json_get(root, "shipping");
+    size_t place = 0;
     enum spw_status status = take_address(b, "to", root, &q->ship_to);
     if (!status && spw_wire_text(root, "from_zip") && spw_wire_text(root, "from_state"))
         status = take_address(b, "from", root, &q->ship_from);
-    if (!status && shipping && !json_is_null(shipping) &&
-        (!spw_wire_decimal(shipping, 2, &q->shipping_minor) || q->shipping_minor > SPW_AMOUNT_MAX_MINOR ||
+    if (!status && shipping && !spw_json_is(shipping, SPW_JSON_NULL) &&
+        (!spw_json_decimal(shipping, 2, &q->shipping_minor) || q->shipping_minor > SPW_AMOUNT_MAX_MINOR ||
          q->shipping_minor < -SPW_AMOUNT_MAX_MINOR))
         status = spw_native_refuse(b->err, "shipping: no number in range");
-    if (!status && json_array_size(items) == 0)
+    if (!status && spw_json_count(items) == 0)
         status = take_amount(b, root);
-    json_array_foreach(items, i, item)
+    SPW_JSON_EACH(item, items)
     {
         if (!status)
-            status = take_line(b, item, i);
+            status = take_line(b, item, place++);
     }
     const char *exemption = spw_wire_text(root, "exemption_type");
     q->customer_id = spw_native_text(b, spw_wire_text(root, "customer_id"));
@@ -111,15 +110,15 @@ enum spw_status spw_taxjar_native_quote(const struct spw_native_request *request
                                         struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
-    size_t lines_count = json_array_size(json_object_get(root, "line_items"));
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    size_t lines_count = spw_json_count(spw_json_get(root, "line_items"));
     memset(out, 0, sizeof *out);
     enum spw_status status =
         root ? spw_native_open(&b, account, request->body_bytes, lines_count ? lines_count : 1, out, err)
              : spw_native_refuse(err, "the body is no JSON object");
     if (!status)
         status = spw_native_close(&b, read_order(&b, root));
-    json_decref(root);
+    spw_json_free(root);
     return status;
 }
 
@@ -229,13 +228,13 @@ enum spw_status spw_taxjar_native_error(uint32_t status, const char *message, st
 /* A refund is told by the sale it refers to. */
 bool spw_taxjar_native_document(const struct spw_native_request *request, char out[SPW_CALLER_ID_BYTES])
 {
-    json_t *root = spw_wire_parse(request->body, request->body_bytes);
+    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
     bool is_refund = strstr(request->path, "/refunds") != NULL;
     bool found = is_refund && spw_native_take_document(spw_wire_text(root, "transaction_reference_id"), out);
     if (!found)
         found = spw_native_path_document(request->path, is_refund ? "refunds" : "orders", out);
     if (!found && !is_refund)
         found = spw_native_take_document(spw_wire_text(root, "transaction_id"), out);
-    json_decref(root);
+    spw_json_free(root);
     return found;
 }

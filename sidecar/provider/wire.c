@@ -54,11 +54,25 @@ static enum spw_status check_credential(const struct spw_conf_account *account,
     return SPW_STATUS_OK;
 }
 
+/* a, b and c behind one another, malloc'ed. */
+static char *join(const char *a, size_t a_bytes, const char *b, const char *c)
+{
+    size_t b_bytes = strlen(b), c_bytes = strlen(c);
+    char *out = malloc(a_bytes + b_bytes + c_bytes + 1);
+    if (out) {
+        memcpy(out, a, a_bytes);
+        memcpy(out + a_bytes, b, b_bytes);
+        memcpy(out + a_bytes + b_bytes, c, c_bytes + 1);
+    }
+    return out;
+}
+
 enum spw_status spw_wire_header(struct spw_call *call, const char *name, const char *value,
                                 struct spw_error *err)
 {
-    char *line = NULL;
-    if (call->header_count + 1 >= SPW_CALL_HEADERS_MAX_COUNT || asprintf(&line, "%s: %s", name, value) < 0)
+    char *line =
+        call->header_count + 1 < SPW_CALL_HEADERS_MAX_COUNT ? join(name, strlen(name), ": ", value) : NULL;
+    if (!line)
         return spw_wire_no_memory(err);
     call->headers[call->header_count++] = line;
     return SPW_STATUS_OK;
@@ -68,6 +82,7 @@ enum spw_status spw_wire_open(const struct spw_profile *profile, const struct sp
                               const struct spw_credential *credential, const char *method,
                               struct spw_call *out, struct spw_error *err, const char *path_format, ...)
 {
+    char path[1024];
     memset(out, 0, sizeof *out);
     enum spw_status status = check_credential(account, credential, err);
     if (status)
@@ -76,17 +91,12 @@ enum spw_status spw_wire_open(const struct spw_profile *profile, const struct sp
     size_t base_bytes = strlen(base);
     while (base_bytes > 0 && base[base_bytes - 1] == '/')
         base_bytes--;
-    char *path = NULL;
     va_list args;
     va_start(args, path_format);
-    int n = vasprintf(&path, path_format, args);
+    int n = vsnprintf(path, sizeof path, path_format, args);
     va_end(args);
-    if (n < 0)
-        return spw_wire_no_memory(err);
     out->method = method;
-    if (asprintf(&out->url, "%.*s%s", (int)base_bytes, base, path) < 0)
-        out->url = NULL;
-    free(path);
+    out->url = n >= 0 && (size_t)n < sizeof path ? join(base, base_bytes, path, "") : NULL;
     status = out->url ? spw_wire_header(out, "Accept", "application/json", err) : spw_wire_no_memory(err);
     if (status)
         spw_call_clean_up(out);
@@ -116,24 +126,109 @@ enum spw_status spw_wire_close(const struct spw_profile *profile, const struct s
     return status;
 }
 
-enum spw_status spw_wire_close_json(const struct spw_profile *profile,
-                                    const struct spw_credential *credential, json_t *root,
+/* The most that texts can come to in JSON: each byte may be written as six. */
+static size_t text_room(const char *text)
+{
+    return text ? 6 * strlen(text) : 0;
+}
+
+static size_t address_room(const struct spw_address *a)
+{
+    return text_room(a->country) + text_room(a->state) + text_room(a->zip) + text_room(a->city) +
+           text_room(a->line1);
+}
+
+static size_t quote_room(const struct spw_quote_request *quote)
+{
+    size_t room = 3072 + 2 * address_room(&quote->ship_from) + 2 * address_room(&quote->ship_to) +
+                  text_room(quote->customer_id) + text_room(quote->exemption) +
+                  text_room(quote->shipping_tax_code);
+    for (uint32_t i = 0; i < quote->line_count; i++)
+        room += 320 + text_room(quote->lines[i].id) + text_room(quote->lines[i].tax_code);
+    return room;
+}
+
+enum spw_status spw_wire_body_open(struct spw_wire_body *body, const struct spw_quote_request *const *quotes,
+                                   size_t count, struct spw_error *err)
+{
+    size_t room = 64;
+    body->quotes = quotes;
+    body->quotes_count = count;
+    for (size_t i = 0; i < count; i++)
+        room += quote_room(quotes[i]);
+    bool is_large = room > sizeof body->own;
+    body->large = is_large ? malloc(room) : NULL;
+    body->text = spw_text_on(is_large ? body->large : body->own, !is_large     ? sizeof body->own
+                                                                 : body->large ? room
+                                                                               : 0);
+    return is_large && !body->large ? spw_wire_no_memory(err) : SPW_STATUS_OK;
+}
+
+static bool is_utf8(const char *text, size_t bytes)
+{
+    size_t i = 0, n = 1;
+    for (; i < bytes && n; i += n) {
+        uint64_t eight = UINT64_MAX;
+        if (bytes - i >= sizeof eight)
+            memcpy(&eight, text + i, sizeof eight);
+        bool is_ascii = (eight & UINT64_C(0x8080808080808080)) == 0;
+        n = is_ascii ? sizeof eight : spw_utf8_bytes(text + i, bytes - i);
+    }
+    return i == bytes && n;
+}
+
+static bool is_text(const char *text)
+{
+    return !text || is_utf8(text, strlen(text));
+}
+
+static bool is_address_text(const struct spw_address *a)
+{
+    return is_text(a->country) && is_text(a->state) && is_text(a->zip) && is_text(a->city) &&
+           is_text(a->line1);
+}
+
+/* Some text is no UTF-8: which? */
+static enum spw_status refuse_text(const struct spw_wire_body *body, struct spw_error *err)
+{
+    char place[32] = "";
+    const char *name = "a text of the quote";
+    for (size_t k = 0; k < body->quotes_count; k++) {
+        const struct spw_quote_request *q = body->quotes[k];
+        if (!is_text(q->customer_id) || !is_text(q->exemption))
+            name = !is_text(q->customer_id) ? "customer.id" : "customer.exemption";
+        if (!is_address_text(&q->ship_from) || !is_address_text(&q->ship_to))
+            name = is_address_text(&q->ship_to) ? "ship_from" : "ship_to";
+        for (uint32_t i = 0; i < q->line_count && !place[0]; i++) {
+            const struct spw_line *line = &q->lines[i];
+            if (!is_text(line->id) || !is_text(line->tax_code)) {
+                spw_wire_place(i, place);
+                name = is_text(line->id) ? ".tax_code" : ".id";
+            }
+        }
+    }
+    return spw_error_set(err, SPW_STATUS_INVALID, "%s%s: not UTF-8; send UTF-8", place, name);
+}
+
+enum spw_status spw_wire_close_body(const struct spw_profile *profile,
+                                    const struct spw_credential *credential, struct spw_wire_body *body,
                                     enum spw_status status, struct spw_call *call, struct spw_error *err)
 {
-    char *body = root && !status ? json_dumps(root, SPW_WIRE_JSON_STYLE) : NULL;
-    json_decref(root);
-    if (!status && !body)
-        status = spw_error_set(err, SPW_STATUS_INVALID,
-                               "a text of the quote is not UTF-8 (or there is no memory); send UTF-8");
-    return spw_wire_close(profile, credential, body, "application/json", status, call, err);
+    const struct spw_text *t = &body->text;
+    char *copy = NULL;
+    if (!status && t->at && !is_utf8(t->at, t->used))
+        status = refuse_text(body, err);
+    if (!status && (t->overflow || !(copy = strdup(t->at))))
+        status = spw_wire_no_memory(err);
+    free(body->large);
+    return spw_wire_close(profile, credential, copy, "application/json", status, call, err);
 }
 
 /* ---- credentials ---- */
 
 char *spw_wire_bearer(const struct spw_credential *credential)
 {
-    char *line = NULL;
-    return asprintf(&line, "Authorization: Bearer %s", credential->secret) < 0 ? NULL : line;
+    return join("Authorization: Bearer ", 22, credential->secret, "");
 }
 
 char *spw_wire_basic(const struct spw_credential *credential)
@@ -235,9 +330,18 @@ bool spw_wire_token(const char *headers, char *out, size_t room)
 
 /* ---- JSON ---- */
 
+struct spw_json *spw_wire_read(const char *body, size_t body_bytes)
+{
+    struct spw_json *root = spw_json_read(body ? body : "", body ? body_bytes : 0, NULL);
+    if (root && root->kind != SPW_JSON_OBJECT) {
+        spw_json_free(root);
+        root = NULL;
+    }
+    return root;
+}
+
 json_t *spw_wire_parse(const char *body, size_t body_bytes)
 {
-    /* jansson refuses NUL bytes, bad UTF-8, NaN, numbers out of range and nesting beyond 2,048 by itself. */
     json_error_t error;
     json_t *root = json_loadb(body ? body : "", body ? body_bytes : 0, JSON_REJECT_DUPLICATES, &error);
     if (root && !json_is_object(root)) {
@@ -245,25 +349,6 @@ json_t *spw_wire_parse(const char *body, size_t body_bytes)
         root = NULL;
     }
     return root;
-}
-
-bool spw_wire_number(const json_t *value, unsigned scale, int64_t *out)
-{
-    if (json_is_integer(value)) {
-        char text[32];
-        int n = snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-        return spw_decimal_parse(text, (size_t)n, scale, SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD;
-    }
-    return json_is_real(value) &&
-           spw_decimal_from_double(json_real_value(value), scale, out) != SPW_DECIMAL_BAD;
-}
-
-bool spw_wire_decimal(const json_t *value, unsigned scale, int64_t *out)
-{
-    if (json_is_string(value))
-        return spw_decimal_parse(json_string_value(value), json_string_length(value), scale,
-                                 SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD;
-    return spw_wire_number(value, scale, out);
 }
 
 json_t *spw_wire_minor(int64_t minor)
@@ -282,9 +367,9 @@ json_t *spw_wire_quantity(int64_t quantity_micro)
                                                 : json_real((double)quantity_micro / SPW_WIRE_MICRO);
 }
 
-const char *spw_wire_text(const json_t *object, const char *key)
+const char *spw_wire_text(const struct spw_json *object, const char *key)
 {
-    const char *text = json_string_value(json_object_get(object, key));
+    const char *text = spw_json_text(spw_json_get(object, key));
     return text && text[0] ? text : NULL;
 }
 
@@ -320,17 +405,23 @@ enum spw_status spw_wire_check_quote(const struct spw_quote_request *quote, cons
     return SPW_STATUS_OK;
 }
 
+void spw_wire_place(uint32_t index, char out[32])
+{
+    struct spw_text t = spw_text_on(out, 32);
+    spw_text_put(&t, "lines[");
+    spw_text_u64(&t, index);
+    spw_text_put(&t, "]");
+}
+
 enum spw_status spw_wire_check_line(const struct spw_quote_request *quote, uint32_t index,
                                     bool negative_allowed, const char *name, struct spw_error *err)
 {
     bool is_shipping = index == quote->line_count;
     int64_t amount_minor = is_shipping ? quote->shipping_minor : quote->lines[index].amount_minor;
     int64_t quantity_micro = is_shipping ? 0 : quote->lines[index].quantity_micro;
-    char place[32];
-    if (is_shipping)
-        snprintf(place, sizeof place, "shipping");
-    else
-        snprintf(place, sizeof place, "lines[%u]", index);
+    char place[32] = "shipping";
+    if (!is_shipping)
+        spw_wire_place(index, place);
     if (amount_minor < 0 && !negative_allowed)
         return spw_error_set(err, SPW_STATUS_INVALID,
                              "%s.amount: an amount below zero is not quoted by %s; take the discount off the "

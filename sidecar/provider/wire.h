@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include "shm/spw_text.h"
+#include "sidecar/provider/json_read.h"
 #include "sidecar/provider/provider.h"
 
 #define SPW_WIRE_EXACT_MAX  999999999999999 /* 15 digits: what a double carries exactly as decimal text */
@@ -30,11 +32,23 @@ enum spw_status spw_wire_header(struct spw_call *call, const char *name, const c
 enum spw_status spw_wire_close(const struct spw_profile *profile, const struct spw_credential *credential,
                                char *body, const char *content_type, enum spw_status status,
                                struct spw_call *call, struct spw_error *err);
-/* The same with a JSON body, whose reference is taken over. */
-enum spw_status spw_wire_close_json(const struct spw_profile *profile,
-                                    const struct spw_credential *credential, json_t *root,
-                                    enum spw_status status, struct spw_call *call, struct spw_error *err);
 enum spw_status spw_wire_no_memory(struct spw_error *err);
+
+/* A JSON body being written (json_write.h): small ones where they are declared. */
+struct spw_wire_body {
+    const struct spw_quote_request *const *quotes;
+    size_t quotes_count;
+    struct spw_text text;
+    char *large;
+    char own[6144];
+};
+/* Room for a call about these quotes, with a few ids more for each. */
+enum spw_status spw_wire_body_open(struct spw_wire_body *body, const struct spw_quote_request *const *quotes,
+                                   size_t count, struct spw_error *err);
+/* spw_wire_close with what was written; frees what open took. */
+enum spw_status spw_wire_close_body(const struct spw_profile *profile,
+                                    const struct spw_credential *credential, struct spw_wire_body *body,
+                                    enum spw_status status, struct spw_call *call, struct spw_error *err);
 
 /* ---- credentials ---- */
 
@@ -50,18 +64,16 @@ bool spw_wire_token(const char *headers, char *out, size_t room);
 /* ---- JSON ---- */
 
 /* NULL: not a JSON object. */
+struct spw_json *spw_wire_read(const char *body, size_t body_bytes);
+/* The same as a tree that can be changed, for answers made of a request. */
 json_t *spw_wire_parse(const char *body, size_t body_bytes);
-/* A JSON number times 10^scale, rounded half up; numbers only. */
-bool spw_wire_number(const json_t *value, unsigned scale, int64_t *out);
-/* The same, also from a decimal in quotes, which is how some SDKs send money. */
-bool spw_wire_decimal(const json_t *value, unsigned scale, int64_t *out);
 /* Money as a JSON number: 3998 -> 39.98. Exact up to 15 digits; 0 stands as 0.0. */
 json_t *spw_wire_minor(int64_t minor);
 json_t *spw_wire_rate(uint32_t ppb);
 /* Quantity: whole numbers without a point. */
 json_t *spw_wire_quantity(int64_t quantity_micro);
 /* The text of a member, or NULL when it is missing, empty or no text. */
-const char *spw_wire_text(const json_t *object, const char *key);
+const char *spw_wire_text(const struct spw_json *object, const char *key);
 /* Text with what is NULL left out: sets key only when text is neither NULL nor "". false: no UTF-8, or no memory. */
 bool spw_wire_set_text(json_t *object, const char *key, const char *text);
 
@@ -73,6 +85,8 @@ enum spw_status spw_wire_check_quote(const struct spw_quote_request *quote, cons
 /* Amount and quantity of a line within what goes out exactly. index line_count = shipping. */
 enum spw_status spw_wire_check_line(const struct spw_quote_request *quote, uint32_t index,
                                     bool negative_allowed, const char *name, struct spw_error *err);
+/* "lines[3]": the place of a line in an error text. */
+void spw_wire_place(uint32_t index, char out[32]);
 /* price x quantity of an extended amount: when the price of a piece is no whole number of minor units, or whole_only
  * and the quantity is no whole number, it is one piece at the extended amount. */
 void spw_wire_split_amount(int64_t amount_minor, bool whole_only, int64_t *price_minor,

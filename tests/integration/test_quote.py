@@ -190,7 +190,7 @@ def test_a_bad_quote_is_refused_with_its_place(bad_door, changes, place_of_it):
     (b"{", "the body, line 1"),
     (b'{"account":\n\n"main",]', "the body, line 3"),
     (b"[]", "the body: a JSON object is expected"),
-    (b"null", "the body, line 1 column 4"),
+    (b"null", "the body, line 1 column 1"),
     (b'{"account":"main","account":"main"}', "the body, line 1"),
     (b'{"account":"ma\xff\xfein"}', "the body, line 1"),
     (b'{"account":"ma\\u0000in"}', "the body, line 1"),

@@ -18,18 +18,18 @@ static void test_build(void **state)
     kit_check_call("avatax", &a, &call, "Authorization: Basic MjAwMDAxMjM0NTprLTEyMy1zZWNyZXQ=");
     assert_string_equal(
         call.body,
-        "{\"companyCode\":\"ACME-US\",\"date\":\"2025-11-28\",\"customerCode\":\"c_7\",\"currencyCode\":"
-        "\"USD\","
+        "{\"type\":\"SalesOrder\",\"companyCode\":\"ACME-US\",\"date\":\"2025-11-28\",\"customerCode\":\"c_"
+        "7\","
+        "\"currencyCode\":\"USD\",\"exemptionNo\":\"resale\","
+        "\"lines\":[{\"number\":\"1\",\"quantity\":2,\"amount\":39.98,\"itemCode\":\"sku-1\"},"
+        "{\"number\":\"2\",\"quantity\":1,\"amount\":25.00,\"itemCode\":\"sku-2\",\"taxCode\":\"20010\"},"
+        "{\"number\":\"3\",\"quantity\":1,\"amount\":7.95,\"itemCode\":\"shipping\",\"taxCode\":\"FR020100\"}"
+        "],"
         "\"addresses\":{\"shipFrom\":{\"line1\":\"1 Main "
         "St\",\"city\":\"Dallas\",\"region\":\"TX\",\"country\":"
         "\"US\",\"postalCode\":\"75201\"},\"shipTo\":{\"line1\":\"100 Ravine Ln\",\"city\":\"Bainbridge "
         "Island\","
-        "\"region\":\"WA\",\"country\":\"US\",\"postalCode\":\"98110\"}},"
-        "\"lines\":[{\"number\":\"1\",\"quantity\":2,\"amount\":39.98,\"itemCode\":\"sku-1\"},"
-        "{\"number\":\"2\",\"quantity\":1,\"amount\":25.0,\"itemCode\":\"sku-2\",\"taxCode\":\"20010\"},"
-        "{\"number\":\"3\",\"quantity\":1,\"amount\":7.95,\"itemCode\":\"shipping\",\"taxCode\":\"FR020100\"}"
-        "],"
-        "\"exemptionNo\":\"resale\",\"type\":\"SalesOrder\"}");
+        "\"region\":\"WA\",\"country\":\"US\",\"postalCode\":\"98110\"}}}");
     spw_call_clean_up(&call);
     assert_int_equal(kit_profile("avatax")->ping(&a, &kit_credential, &call, &err), SPW_STATUS_OK);
     kit_check_call("avatax", &a, &call, BEARER);

@@ -87,7 +87,7 @@ static void test_build(void **state)
         "Island\",\"state\":\"WA\",\"zip\":\"98110-1234\","
         "\"countryCode\":\"US\"},"
         "\"lineItems\":[{\"index\":0,\"itemId\":\"sku-1\",\"price\":19.99,\"quantity\":2,\"tic\":0},"
-        "{\"index\":1,\"itemId\":\"sku-2\",\"price\":25.0,\"quantity\":1,\"tic\":20010},"
+        "{\"index\":1,\"itemId\":\"sku-2\",\"price\":25.00,\"quantity\":1,\"tic\":20010},"
         "{\"index\":2,\"itemId\":\"shipping\",\"price\":7.95,\"quantity\":1,\"tic\":11010}],"
         "\"cartId\":\"sq_1\"}],\"transactionDate\":\"2025-11-28T12:00:00Z\"}");
     assert_int_equal(call.body_bytes, strlen(call.body));
@@ -123,15 +123,15 @@ static void test_price_times_quantity(void **state)
         int64_t amount_minor, quantity_micro;
         const char *sent;
     } cases[] = {
-        {1000, 3000000, "\"price\":10.0,\"quantity\":1"}, /* 3.333... a piece */
+        {1000, 3000000, "\"price\":10.00,\"quantity\":1"}, /* 3.333... a piece */
         {999, 3000000, "\"price\":3.33,\"quantity\":3"},
         {1, 2000000, "\"price\":0.01,\"quantity\":1"},
-        {1500, 1500000, "\"price\":10.0,\"quantity\":1.5"},
+        {1500, 1500000, "\"price\":10.00,\"quantity\":1.5"},
         {1613, 1500000, "\"price\":16.13,\"quantity\":1"},
-        {0, 4000000, "\"price\":0.0,\"quantity\":4"},
+        {0, 4000000, "\"price\":0.00,\"quantity\":4"},
         {29, 0, "\"price\":0.29,\"quantity\":1"},
         {999999999999999, 1000000, "\"price\":9999999999999.99,\"quantity\":1"},
-        {57, 100000, "\"price\":5.7,\"quantity\":0.1"},
+        {57, 100000, "\"price\":5.70,\"quantity\":0.1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct spw_line line = {.amount_minor = cases[i].amount_minor,

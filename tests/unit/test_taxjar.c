@@ -17,13 +17,12 @@ static void test_build(void **state)
     assert_string_equal(call.url, "https://example.test/v2/taxes");
     assert_string_equal(
         call.body,
-        "{\"from_country\":\"US\",\"from_zip\":\"75201\",\"from_state\":\"TX\",\"from_city\":\"Dallas\","
+        "{\"line_items\":[{\"id\":\"1\",\"quantity\":2,\"unit_price\":19.99},"
+        "{\"id\":\"2\",\"quantity\":1,\"unit_price\":25.00,\"product_tax_code\":\"20010\"}],"
+        "\"from_country\":\"US\",\"from_zip\":\"75201\",\"from_state\":\"TX\",\"from_city\":\"Dallas\","
         "\"from_street\":\"1 Main St\",\"to_country\":\"US\",\"to_zip\":\"98110\",\"to_state\":\"WA\","
         "\"to_city\":\"Bainbridge Island\",\"to_street\":\"100 Ravine Ln\",\"customer_id\":\"c_7\","
-        "\"exemption_type\":\"wholesale\",\"shipping\":7.95,"
-        "\"line_items\":[{\"id\":\"1\",\"quantity\":2,\"unit_price\":19.99},"
-        "{\"id\":\"2\",\"quantity\":1,\"unit_price\":25.0,\"product_tax_code\":\"20010\"}],\"amount\":64."
-        "98}");
+        "\"exemption_type\":\"wholesale\",\"shipping\":7.95,\"amount\":64.98}");
     spw_call_clean_up(&call);
     /* Quantities are whole at TaxJar, prices are cents: else one piece at the extended amount. */
     const struct spw_line odd[] = {{.id = "a", .quantity_micro = 1500000, .amount_minor = 1500},
@@ -32,8 +31,8 @@ static void test_build(void **state)
     q.ship_from = (struct spw_address){0};
     assert_int_equal(kit_profile("taxjar")->build(&q, &a, &kit_credential, "d-1", &call, &err),
                      SPW_STATUS_OK);
-    assert_non_null(strstr(call.body, "{\"id\":\"1\",\"quantity\":1,\"unit_price\":15.0}"));
-    assert_non_null(strstr(call.body, "{\"id\":\"2\",\"quantity\":1,\"unit_price\":10.0}"));
+    assert_non_null(strstr(call.body, "{\"id\":\"1\",\"quantity\":1,\"unit_price\":15.00}"));
+    assert_non_null(strstr(call.body, "{\"id\":\"2\",\"quantity\":1,\"unit_price\":10.00}"));
     assert_null(strstr(call.body, "from_"));
     spw_call_clean_up(&call);
     q.ship_to.zip = NULL;
