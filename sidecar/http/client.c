@@ -2,8 +2,8 @@
  *
  * libcurl tells by two callbacks which sockets and which time it waits for; they become watches and one timer of the
  * loop, and whatever the loop sees is handed to curl_multi_socket_action, never from inside a callback of libcurl's.
- * Each call has a timer of its own besides libcurl's: a look-up that stalls, or a call still queued behind the cap on
- * connections, ends at its deadline like any other.
+ * A call's deadline is a timer of its own and none of libcurl's: a look-up that stalls, or a call still queued behind the
+ * cap on connections, ends at its deadline like any other.
  */
 #include "sidecar/http/client.h"
 
@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
 
 #include "sidecar/http/ca_store.h"
+#include "sidecar/http/lines.h"
 #include "sidecar/http/url.h"
 
 enum {
@@ -28,9 +28,10 @@ enum {
     SPARE_CALLS_MAX = 64, /* ended calls kept for the next: a handle costs more to make than to use */
     SPARE_BODY_MAX_BYTES = 64 << 10, /* a larger buffer is not kept with them */
     HEADERS_MAX_BYTES = 64 << 10,
-    ATTEMPTS_MAX = 2,   /* libcurl itself would go on to 6 on connections that die at once */
-    IDLE_MAX_S = 118,   /* libcurl's own; servers commonly give up kept connections before */
-    IDLE_ONCE_MAX_S = 2 /* for what is sent once: servers keep one for 5 s at least */
+    EXPECT_FROM_BYTES = 1 << 20, /* a larger body libcurl announces by Expect: 100-continue */
+    ATTEMPTS_MAX = 2,            /* libcurl itself would go on to 6 on connections that die at once */
+    IDLE_MAX_S = 118,            /* libcurl's own; servers commonly give up kept connections before */
+    IDLE_ONCE_MAX_S = 2          /* for what is sent once: servers keep one for 5 s at least */
 };
 
 struct buffer {
@@ -52,7 +53,9 @@ struct spw_http_call {
     struct spw_http_call *next;
     struct spw_http_call **link; /* what points to this one */
     CURL *easy;                  /* its policy and callbacks are set once */
-    struct curl_slist *headers;
+    struct spw_http_lines lines; /* stay for the next call, which mostly has the same */
+    char *url;                   /* what easy was told last ... */
+    CURLU *parts;                /* ... and taken apart */
     char *body;
     char method[16]; /* what easy was told last; "" = nothing */
     bool has_proxy_credentials;
@@ -198,19 +201,21 @@ static CURLcode on_tls_context(CURL *easy, void *context, void *owner)
 static void call_destroy(struct spw_http_call *call)
 {
     curl_easy_cleanup(call->easy);
+    spw_http_lines_clean_up(&call->lines);
+    curl_url_cleanup(call->parts);
+    free(call->url);
     free(call->answer_headers.data);
     free(call->answer_body.data);
     free(call);
 }
 
-/* Nothing of the request or its answer stays but the buffers' room. libcurl counts dead connections over a handle's whole
- * life and gives up at the sixth: one that met any is not used again. */
+/* Nothing of the request or its answer stays but url, header lines and the buffers' room. libcurl counts dead connections
+ * over a handle's whole life and gives up at the sixth: one that met any is not used again. */
 static bool make_spare(struct spw_http_call *call)
 {
     struct spw_http_client *client = call->client;
     if (client->closing || call->attempts > 1 || client->spares_count == SPARE_CALLS_MAX ||
         call->answer_body.capacity > SPARE_BODY_MAX_BYTES ||
-        curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, NULL) != CURLE_OK ||
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) != CURLE_OK) {
         return false;
     }
@@ -241,9 +246,8 @@ static void call_end(struct spw_http_call *call, bool answered)
     if (call->next != NULL) {
         call->next->link = call->link;
     }
-    curl_slist_free_all(call->headers);
     free(call->body);
-    call->headers = NULL, call->body = NULL;
+    call->body = NULL;
     if (!answered || !make_spare(call)) {
         call_destroy(call);
     }
@@ -461,82 +465,6 @@ static enum spw_status check_url(struct spw_http_client *client, const char *url
     return status;
 }
 
-/* Bytes of a header field's name (RFC 9110 token) at the start of line. */
-static size_t name_length(const char *line)
-{
-    return strspn(line, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
-}
-
-static bool name_is(const char *line, const char *name)
-{
-    size_t bytes = strlen(name);
-    return name_length(line) == bytes && strncasecmp(line, name, bytes) == 0;
-}
-
-static bool set_here(const char *line)
-{
-    static const char *const names[] = {"Host",       "Content-Length",  "Transfer-Encoding",
-                                        "Connection", "Accept-Encoding", "Expect"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (name_is(line, names[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool append_line(struct spw_http_call *call, const char *line)
-{
-    struct curl_slist *list = curl_slist_append(call->headers, line);
-    if (list == NULL) {
-        return false;
-    }
-    call->headers = list;
-    return true;
-}
-
-/* libcurl reads "Name:" as "send no such header"; "Name;" is how it sends an empty one. */
-static bool append_header(struct spw_http_call *call, const char *line)
-{
-    size_t bytes = name_length(line);
-    if (line[bytes + 1 + strspn(line + bytes + 1, " \t")] != '\0') {
-        return append_line(call, line);
-    }
-    char *empty = strndup(line, bytes + 1);
-    if (empty == NULL) {
-        return false;
-    }
-    empty[bytes] = ';';
-    bool ok = append_line(call, empty);
-    free(empty);
-    return ok;
-}
-
-static enum spw_status copy_headers(struct spw_http_call *call, const struct spw_http_request *request,
-                                    struct spw_error *err)
-{
-    bool has_type = false;
-    bool ok = append_line(call, "Expect:"); /* else libcurl may wait a second for a 100 Continue */
-    for (size_t i = 0; ok && i < request->header_count; i++) {
-        const char *line = request->headers[i];
-        size_t bytes = name_length(line);
-        if (bytes == 0 || line[bytes] != ':' || strpbrk(line, "\r\n") != NULL) {
-            return spw_error_set(err, SPW_STATUS_INVALID,
-                                 "request: header line %zu is not \"Name: value\" on one "
-                                 "line",
-                                 i + 1);
-        }
-        has_type = has_type || name_is(line, "Content-Type");
-        if (!set_here(line)) {
-            ok = append_header(call, line);
-        }
-    }
-    if (ok && !has_type) {
-        ok = append_line(call, "Content-Type:"); /* none, rather than libcurl's form type */
-    }
-    return ok ? SPW_STATUS_OK : spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for headers");
-}
-
 static enum spw_status copy_body(struct spw_http_call *call, const struct spw_http_request *request,
                                  struct spw_error *err)
 {
@@ -583,7 +511,7 @@ static CURLcode set_policy(struct spw_http_call *call, CURL *easy)
     }
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(CURLOPT_HTTP09_ALLOWED, 0L);
-    SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can decode */
+    SET(CURLOPT_ACCEPT_ENCODING, ""); /* decode all that libcurl can */
     SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)client->answer_max_bytes);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* never wait for a stalled look-up's thread */
@@ -643,15 +571,40 @@ static CURLcode set_proxy_credentials(struct spw_http_call *call, CURL *easy)
     return code;
 }
 
+/* libcurl would take the URL apart, and put it together again, for each call of the handle. */
+static CURLcode set_url(struct spw_http_call *call, CURL *easy, const char *url)
+{
+    CURLU *parts = curl_url();
+    char *copy = strdup(url);
+    CURLcode code = parts == NULL || copy == NULL ? CURLE_OUT_OF_MEMORY : CURLE_OK;
+    if (code == CURLE_OK &&
+        curl_url_set(parts, CURLUPART_URL, url, CURLU_PATH_AS_IS | CURLU_DISALLOW_USER) != CURLUE_OK) {
+        code = CURLE_URL_MALFORMAT;
+    }
+    SET(CURLOPT_URL, NULL); /* or the last one would still be the one it tells */
+    SET(CURLOPT_CURLU, parts);
+    if (code != CURLE_OK) {
+        curl_url_cleanup(parts);
+        free(copy);
+        return code;
+    }
+    curl_url_cleanup(call->parts);
+    free(call->url);
+    call->parts = parts;
+    call->url = copy;
+    return CURLE_OK;
+}
+
 /* All of what differs from one call to the next. */
 static CURLcode set_request(struct spw_http_call *call, CURL *easy, const struct spw_http_request *request)
 {
     CURLcode code = set_method(call, easy, request);
-    SET(CURLOPT_URL, request->url);
-    SET(CURLOPT_HTTPHEADER, call->headers);
+    if (code == CURLE_OK && (call->url == NULL || strcmp(call->url, request->url) != 0)) {
+        code = set_url(call, easy, request->url);
+    }
+    SET(CURLOPT_HTTPHEADER, call->lines.list);
     SET(CURLOPT_MAXLIFETIME_CONN, lifetime_max_s(call->client));
     SET(CURLOPT_MAXAGE_CONN, request->at_most_once ? (long)IDLE_ONCE_MAX_S : (long)IDLE_MAX_S);
-    SET(CURLOPT_TIMEOUT_MS, milliseconds_up(request->deadline_ns - call->sent_ns));
     SET(CURLOPT_CONNECTTIMEOUT_MS,
         request->connect_timeout_ms > 0 ? milliseconds_up(request->connect_timeout_ms * 1000000U - 1) : 0L);
     /* HTTP/2 may be spoken there, see on_comment. */
@@ -764,7 +717,8 @@ enum spw_status spw_http_client_send(struct spw_http_client *client, const struc
     }
     call->done = done;
     call->owner = owner;
-    status = copy_headers(call, request, err);
+    status = spw_http_lines_set(&call->lines, request->headers, request->header_count,
+                                request->body_bytes > EXPECT_FROM_BYTES, err);
     if (status == SPW_STATUS_OK) {
         status = copy_body(call, request, err);
     }

@@ -22,6 +22,7 @@
 #include "shm/spw_flag.h"
 #include "sidecar/http/decide_internal.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/obs/zeroed.h"
 
 /* Room for answers that may be told again: some 6,000 decisions, as many carts. */
 #define DECISIONS_BYTES (6u << 20)
@@ -105,7 +106,7 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
     job->request.decision_id = job->result.decision_id;
     if (!job->request.integration)
         job->request.integration = job->account->conf->integrations[0].name;
-    job->lines = calloc(job->request.line_count + 1, sizeof *job->lines);
+    job->lines = spw_zeroed((job->request.line_count + 1) * sizeof *job->lines);
     job->request_bytes = spw_request_json(&job->request, d->text, sizeof d->text);
     job->request_json = malloc(job->request_bytes + 1);
     if (!job->lines || !job->request_json)
@@ -120,23 +121,57 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
     return SPW_STATUS_OK;
 }
 
-/* The key of the cart holds everything the provider's answer depends on: account, addresses, lines with their codes and
- * order, shipping, customer, exemption, currency and day; not who asks and under which ids. */
+static void field_put(struct spw_text *t, const char *text)
+{
+    spw_text_bytes(t, text ? "=" : "-", 1);
+    spw_text_bytes(t, text ? text : "", text ? strlen(text) + 1 : 0);
+}
+
+static void number_put(struct spw_text *t, int64_t number)
+{
+    spw_text_bytes(t, (const char *)&number, sizeof number);
+}
+
+static void address_put(struct spw_text *t, const struct spw_address *a)
+{
+    field_put(t, a->country);
+    field_put(t, a->state);
+    field_put(t, a->zip);
+    field_put(t, a->city);
+    field_put(t, a->line1);
+}
+
+/* Everything the provider's answer depends on: account, addresses, lines with their codes and order, shipping, customer,
+ * exemption, currency and day; not who asks and under which ids. Each part tells where it ends. 0: it does not fit. */
+static size_t cart_text(const struct spw_quote_request *q, char *buffer, size_t room)
+{
+    struct spw_text t = spw_text_on(buffer, room);
+    char today[12];
+    if (!q->date)
+        spw_format_day(spw_address_day(&q->ship_to, spw_wall_ms()), today, sizeof today);
+    field_put(&t, q->account);
+    field_put(&t, q->currency ? q->currency : "USD");
+    field_put(&t, q->date ? q->date : today);
+    address_put(&t, &q->ship_from);
+    address_put(&t, &q->ship_to);
+    field_put(&t, q->customer_id);
+    field_put(&t, q->exemption);
+    number_put(&t, q->shipping_minor);
+    field_put(&t, q->shipping_tax_code);
+    for (uint32_t i = 0; i < q->line_count; i++) {
+        const struct spw_line *line = &q->lines[i];
+        field_put(&t, line->id);
+        field_put(&t, line->tax_code);
+        number_put(&t, line->quantity_micro ? line->quantity_micro : 1000000);
+        number_put(&t, line->amount_minor);
+    }
+    return t.overflow ? 0 : t.used;
+}
+
 static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
-    struct spw_quote_request cart = job->request;
-    char today[12];
-    cart.integration = NULL;
-    cart.decision_id = NULL;
-    cart.quote_ref = NULL;
-    cart.purpose = SPW_PURPOSE_ESTIMATE;
-    cart.deadline_ms = 0;
-    if (!cart.date) {
-        spw_format_day(spw_address_day(&cart.ship_to, spw_wall_ms()), today, sizeof today);
-        cart.date = today;
-    }
-    size_t bytes = spw_request_json(&cart, d->text, sizeof d->text);
+    size_t bytes = cart_text(&job->request, d->text, sizeof d->text);
     bool ok = bytes && spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
     job->has_decision_key = has_decision_id;
     if (has_decision_id) {

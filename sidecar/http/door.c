@@ -22,6 +22,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "sidecar/http/buffer.h"
+#include "sidecar/http/field.h"
 #include "sidecar/net/listener.h"
 
 enum {
@@ -35,7 +37,8 @@ enum {
     CONNECTIONS_SPARE = 8, /* accepted beyond the maximum, while those who gave way are being closed */
     IDLE_TIMEOUT_S = 60,
     RUNS_PER_TURN = 4,
-    METHOD_MAX_BYTES = 32
+    METHOD_MAX_BYTES = 32,
+    KEPT_BUFFER_MAX_BYTES = 4 << 10 /* of a connection between two requests */
 };
 
 enum request_state {
@@ -50,32 +53,20 @@ enum request_state {
 /* Who gives way when the port is full, in this order. */
 enum queue { QUEUE_NEW, QUEUE_KEPT, QUEUES_COUNT, QUEUE_NONE = QUEUES_COUNT };
 
-struct connection {
-    struct spw_door *door;
-    enum queue queue; /* NONE: a whole request of it is being handled, or it gives way already */
-    bool was_answered, is_leaving;
-    struct connection *older, *newer; /* in the queue */
-    struct spw_door_request *request; /* the one under way, if any */
-    struct spw_loop_watch hangup;     /* of a dup of the socket */
-    bool half_closed;                 /* in the door's list of those */
-    bool has_peer;                    /* of a Unix socket: who connected, which does not change */
-    struct ucred peer;
-    struct connection *previous, *next;
-};
+struct connection;
 
+/* The one of a connection, at most one at a time; its buffers stay for the next. */
 struct spw_door_request {
     struct spw_door *door;
     struct MHD_Connection *mhd;
     struct connection *connection;
     enum request_state state;
-    char *target;
-    char *path;
     const char *method;
+    char *target; /* in texts */
+    char *path;
     char *headers; /* NUL-terminated; made when asked for */
     size_t headers_bytes;
-    char *body; /* NUL-terminated */
     size_t body_bytes;
-    size_t body_capacity;
     bool too_large;
     bool counted;   /* in open_count */
     bool gone_told; /* the owner knows that the caller hung up */
@@ -83,6 +74,21 @@ struct spw_door_request {
     struct MHD_Response *response;
     uint32_t status;
     struct spw_door_request *previous, *next; /* among the waiting */
+    struct spw_buffer texts, body;            /* last: not cleared for the next use */
+};
+
+struct connection {
+    struct spw_door *door;
+    enum queue queue; /* NONE: a whole request of it is being handled, or it gives way already */
+    bool was_answered, is_leaving;
+    struct connection *older, *newer; /* in the queue */
+    struct spw_door_request *request; /* own, while one is under way */
+    struct spw_door_request own;
+    struct spw_loop_watch hangup; /* of a dup of the socket */
+    bool half_closed;             /* in the door's list of those */
+    bool has_peer;                /* of a Unix socket: who connected, which does not change */
+    struct ucred peer;
+    struct connection *previous, *next;
 };
 
 struct spw_door {
@@ -280,6 +286,8 @@ static void on_connection(void *owner, struct MHD_Connection *mhd, void **contex
             unlink_half_closed(c);
         }
         spw_loop_watch_close(door->loop, &c->hangup); /* libmicrohttpd closes its own right after this */
+        free(c->own.texts.at);
+        free(c->own.body.at);
         free(c);
         *context = NULL;
     }
@@ -300,9 +308,7 @@ struct framing {
 
 static bool is_token(const char *text, size_t bytes)
 {
-    static const char token[] =
-        "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return bytes > 0 && strspn(text, token) == bytes;
+    return bytes > 0 && spw_field_name_bytes(text) == bytes;
 }
 
 static bool has_control_bytes(const char *text, size_t bytes)
@@ -429,21 +435,23 @@ static void *on_target(void *owner, const char *target, struct MHD_Connection *m
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *c = info == NULL ? NULL : info->socket_context;
-    struct spw_door_request *request = c == NULL ? NULL : calloc(1, sizeof *request);
-    if (request == NULL) {
+    if (c == NULL) {
         return NULL; /* out of memory or descriptors: on_request ends the connection */
     }
+    struct spw_door_request *request = &c->own;
+    size_t bytes = strlen(target) + 1, path_bytes = strcspn(target, "?");
+    if (c->request != NULL || !spw_buffer_reserve(&request->texts, bytes + path_bytes + 1)) {
+        return NULL;
+    }
+    memset(request, 0, offsetof(struct spw_door_request, texts));
     request->door = owner;
     request->mhd = mhd;
     request->connection = c;
-    request->target = strdup(target);
-    request->path = strndup(target, strcspn(target, "?"));
-    if (request->target == NULL || request->path == NULL) {
-        free(request->target);
-        free(request->path);
-        free(request);
-        return NULL;
-    }
+    request->target = request->texts.at;
+    request->path = request->target + bytes;
+    memcpy(request->target, target, bytes);
+    memcpy(request->path, target, path_bytes);
+    request->path[path_bytes] = '\0';
     c->request = request;
     return request;
 }
@@ -469,11 +477,10 @@ static void on_completed(void *owner, struct MHD_Connection *mhd, void **context
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
-    free(request->target);
-    free(request->path);
     free(request->headers);
-    free(request->body);
-    free(request);
+    request->headers = NULL;
+    spw_buffer_trim(&request->texts, KEPT_BUFFER_MAX_BYTES);
+    spw_buffer_trim(&request->body, KEPT_BUFFER_MAX_BYTES);
 }
 
 static const char *refusal_text(uint32_t status)
@@ -512,20 +519,11 @@ static enum MHD_Result take_body(struct spw_door_request *request, const char *d
         request->body_bytes = total;
         return total > request->door->body_max_bytes + SWALLOW_MAX_BYTES ? MHD_NO : MHD_YES;
     }
-    if (total + 1 > request->body_capacity) {
-        size_t capacity = request->body_capacity == 0 ? 2048 : request->body_capacity;
-        while (capacity < total + 1) {
-            capacity *= 2;
-        }
-        char *grown = realloc(request->body, capacity);
-        if (grown == NULL) {
-            return MHD_NO;
-        }
-        request->body = grown;
-        request->body_capacity = capacity;
+    if (!spw_buffer_reserve(&request->body, total + 1)) {
+        return MHD_NO;
     }
-    memcpy(request->body + request->body_bytes, data, bytes);
-    request->body[total] = '\0';
+    memcpy(request->body.at + request->body_bytes, data, bytes);
+    request->body.at[total] = '\0';
     request->body_bytes = total;
     return MHD_YES;
 }
@@ -622,32 +620,46 @@ const char *spw_door_header(const struct spw_door_request *request, const char *
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
-static enum MHD_Result append_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                     const char *value)
+static enum MHD_Result measure_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_bytes, const char *value, size_t value_bytes)
 {
     struct spw_door_request *request = context;
-    (void)kind;
-    size_t more = strlen(name) + strlen(value == NULL ? "" : value) + 4;
-    char *grown = realloc(request->headers, request->headers_bytes + more + 1);
-    if (grown == NULL) {
-        free(request->headers);
-        request->headers = NULL;
-        return MHD_NO;
+    (void)kind, (void)name, (void)value;
+    request->headers_bytes += name_bytes + value_bytes + 4;
+    return MHD_YES;
+}
+
+static char *append(char *end, const char *bytes, size_t count)
+{
+    if (count > 0) {
+        memcpy(end, bytes, count);
     }
-    request->headers = grown;
-    snprintf(grown + request->headers_bytes, more + 1, "%s: %s\r\n", name, value == NULL ? "" : value);
-    request->headers_bytes += more;
+    return end + count;
+}
+
+static enum MHD_Result append_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                     size_t name_bytes, const char *value, size_t value_bytes)
+{
+    char **end = context;
+    (void)kind;
+    *end = append(*end, name, name_bytes);
+    *end = append(*end, ": ", 2);
+    *end = append(*end, value, value_bytes);
+    *end = append(*end, "\r\n", 2);
     return MHD_YES;
 }
 
 const char *spw_door_headers(struct spw_door_request *request)
 {
-    if (request->headers == NULL) {
-        request->headers_bytes = 0;
-        request->headers = calloc(1, 1);
-        if (request->headers != NULL) {
-            MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, append_header, request);
-        }
+    if (request->headers != NULL) {
+        return request->headers;
+    }
+    request->headers_bytes = 0;
+    MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, measure_header, request);
+    char *end = request->headers = malloc(request->headers_bytes + 1);
+    if (end != NULL) {
+        MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, append_header, &end);
+        *end = '\0';
     }
     return request->headers;
 }
@@ -655,7 +667,7 @@ const char *spw_door_headers(struct spw_door_request *request)
 const char *spw_door_body(const struct spw_door_request *request, size_t *bytes)
 {
     *bytes = request->body_bytes;
-    return request->body == NULL ? "" : request->body;
+    return request->body_bytes == 0 ? "" : request->body.at;
 }
 
 enum spw_status spw_door_peer(const struct spw_door_request *request, uid_t *uid, gid_t *gid)
@@ -685,7 +697,8 @@ static bool set_here(const char *name)
 {
     static const char *const names[] = {"Content-Length", "Date", "Connection", "Keep-Alive",
                                         "Transfer-Encoding"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    static const char initials[] = "CcDdKkTt";
+    for (size_t i = 0; strchr(initials, name[0]) != NULL && i < sizeof names / sizeof *names; i++) {
         if (strcasecmp(name, names[i]) == 0) {
             return true;
         }

@@ -52,9 +52,16 @@ const char *spw_header_next(const char *block, struct spw_header_part *out)
     return NULL;
 }
 
+/* The first letters tell most names apart, without a look at the rest. */
+static bool may_begin(const struct spw_header_part *part, const char *name)
+{
+    return ((part->name[0] ^ name[0]) & ~0x20) == 0;
+}
+
 static bool is_name(const struct spw_header_part *part, const char *name)
 {
-    return part->name_bytes == strlen(name) && strncasecmp(part->name, name, part->name_bytes) == 0;
+    return may_begin(part, name) && part->name_bytes == strlen(name) &&
+           strncasecmp(part->name, name, part->name_bytes) == 0;
 }
 
 static bool is_one_of(const struct spw_header_part *part, const char *const *names)
@@ -68,7 +75,8 @@ static bool is_one_of(const struct spw_header_part *part, const char *const *nam
 
 static bool begins(const struct spw_header_part *part, const char *prefix)
 {
-    return part->name_bytes >= strlen(prefix) && strncasecmp(part->name, prefix, strlen(prefix)) == 0;
+    return may_begin(part, prefix) && part->name_bytes >= strlen(prefix) &&
+           strncasecmp(part->name, prefix, strlen(prefix)) == 0;
 }
 
 /* RFC 9110, 7.6.1, and its predecessors. */
@@ -119,7 +127,18 @@ static bool is_detour(const struct spw_header_part *part)
     return is_one_of(part, names);
 }
 
-/* credential: the line with the account's key, which no header of the caller's may stand beside. */
+static bool has_connection(const char *block)
+{
+    struct spw_header_part part;
+    while ((block = spw_header_next(block, &part))) {
+        if (is_name(&part, "Connection"))
+            return true;
+    }
+    return false;
+}
+
+/* credential: the line with the account's key, which no header of the caller's may stand beside. block: where Connection
+ * stands among them, else NULL. */
 static bool passes_on(const char *block, const struct spw_header_part *part, const char *credential)
 {
     static const char *const kept_back[] = {
@@ -130,7 +149,7 @@ static bool passes_on(const char *block, const struct spw_header_part *part, con
                   strncasecmp(part->name, own.name, own.name_bytes) == 0;
     return !is_own && !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !is_detour(part) &&
            !begins(part, "Spillway-") && !begins(part, "X-Forwarded-") &&
-           !is_named_by_connection(block, part);
+           !(block && is_named_by_connection(block, part));
 }
 
 bool spw_header_passes_back(const struct spw_header_part *part)
@@ -181,23 +200,36 @@ static enum spw_status no_memory(struct spw_error *err)
     return spw_error_set(err, SPW_STATUS_NO_MEMORY, "call: no memory: raise the container's memory limit");
 }
 
+/* "Name: value", malloc'ed. */
+static char *line_of(const struct spw_header_part *part)
+{
+    char *line = malloc(part->name_bytes + part->value_bytes + 3);
+    if (!line)
+        return NULL;
+    memcpy(line, part->name, part->name_bytes);
+    memcpy(line + part->name_bytes, ": ", 2);
+    memcpy(line + part->name_bytes + 2, part->value, part->value_bytes);
+    line[part->name_bytes + 2 + part->value_bytes] = 0;
+    return line;
+}
+
 /* The caller's headers that may go on, and the account's key in place of what he showed. */
 static enum spw_status put_headers(struct spw_outgoing *out, const struct spw_native_request *request,
                                    char *credential, struct spw_error *err)
 {
     struct spw_header_part part;
+    const char *connection = has_connection(request->headers) ? request->headers : NULL;
     if (!credential)
         return no_memory(err);
     out->headers[out->header_count++] = credential;
     for (const char *at = request->headers; (at = spw_header_next(at, &part));) {
-        if (!passes_on(request->headers, &part, credential))
+        if (!passes_on(connection, &part, credential))
             continue;
         if (out->header_count == SPW_OUTGOING_HEADERS_MAX_COUNT)
             return spw_error_set(err, SPW_STATUS_INVALID, "the request has more than %u headers",
                                  SPW_OUTGOING_HEADERS_MAX_COUNT - 1);
-        char *line = NULL;
-        if (asprintf(&line, "%.*s: %.*s", (int)part.name_bytes, part.name, (int)part.value_bytes,
-                     part.value) < 0)
+        char *line = line_of(&part);
+        if (!line)
             return no_memory(err);
         out->headers[out->header_count++] = line;
     }

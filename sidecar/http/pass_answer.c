@@ -13,13 +13,19 @@
 #define THEIRS_MAX_BYTES  (12u << 10) /* what the door has room for, whatever the request's headers took */
 #define NUMBER_BYTES      24
 
-/* Headers being gathered; names and values of the provider's are copied. */
+/* Headers being gathered. */
 struct headers {
-    struct spw_door_header list[HEADERS_MAX_COUNT];
-    char *own[2 * HEADERS_MAX_COUNT];
+    size_t count, numbers_count;
+    char *theirs; /* a copy of the provider's, names and values cut out of it */
     char numbers[4][NUMBER_BYTES];
-    size_t count, own_count, numbers_count;
+    struct spw_door_header list[HEADERS_MAX_COUNT];
 };
+
+static void headers_init(struct headers *h)
+{
+    h->count = h->numbers_count = 0;
+    h->theirs = NULL;
+}
 
 static void put(struct headers *h, const char *name, const char *value)
 {
@@ -38,8 +44,7 @@ static void put_number(struct headers *h, const char *name, int64_t value)
 
 static void headers_free(struct headers *h)
 {
-    for (size_t i = 0; i < h->own_count; i++)
-        free(h->own[i]);
+    free(h->theirs);
 }
 
 /* What makes the provider's SDKs leave it at this answer. */
@@ -65,7 +70,7 @@ void spw_pass_answer_error(struct spw_pass_account *account, struct spw_door_req
     struct headers h;
     struct spw_native_answer answer;
     struct spw_error err;
-    memset(&h, 0, sizeof h);
+    headers_init(&h);
     memset(&answer, 0, sizeof answer);
     put_no_retry(&h, account->profile);
     if (retry_after_s)
@@ -79,34 +84,26 @@ void spw_pass_answer_error(struct spw_pass_account *account, struct spw_door_req
     headers_free(&h);
 }
 
-static char *copy(struct headers *h, const char *text, size_t bytes)
-{
-    bool fits = h->own_count < sizeof h->own / sizeof h->own[0];
-    char *own = fits ? strndup(text, bytes) : NULL;
-    if (own)
-        h->own[h->own_count++] = own;
-    return own;
-}
-
 /* The provider's headers, but for those that belong to its connection or are too large; gives its content type. */
 static const char *put_theirs(struct headers *h, const char *block)
 {
     const char *content_type = NULL;
     size_t bytes = 0;
     struct spw_header_part part;
-    while ((block = spw_header_next(block, &part)) && h->count + 12 < HEADERS_MAX_COUNT) {
+    block = h->theirs = strdup(block);
+    while (block && (block = spw_header_next(block, &part)) && h->count + 12 < HEADERS_MAX_COUNT) {
         size_t more = part.name_bytes + part.value_bytes + 4;
         if (bytes + more > THEIRS_MAX_BYTES)
             continue;
         bytes += more;
         bool is_type = part.name_bytes == 12 && strncasecmp(part.name, "Content-Type", 12) == 0;
+        bool passes = !is_type && spw_header_passes_back(&part);
+        h->theirs[part.name + part.name_bytes - h->theirs] = 0;
+        h->theirs[part.value + part.value_bytes - h->theirs] = 0;
         if (is_type && !content_type)
-            content_type = copy(h, part.value, part.value_bytes);
-        if (is_type || !spw_header_passes_back(&part))
-            continue;
-        char *name = copy(h, part.name, part.name_bytes), *value = copy(h, part.value, part.value_bytes);
-        if (name && value)
-            put(h, name, value);
+            content_type = part.value;
+        if (passes)
+            put(h, part.name, part.value);
     }
     return content_type;
 }
@@ -132,7 +129,7 @@ void spw_pass_answer_live(struct spw_passing *p, const struct spw_http_response 
                           const struct spw_result *result)
 {
     struct headers h;
-    memset(&h, 0, sizeof h);
+    headers_init(&h);
     const char *content_type = put_theirs(&h, response->headers);
     if (result)
         put_result(&h, result);
@@ -166,7 +163,7 @@ void spw_pass_answer_fallback(struct spw_passing *p, const struct spw_result *re
     struct spw_native_fallback fallback;
     struct spw_native_answer answer;
     struct spw_error err;
-    memset(&h, 0, sizeof h);
+    headers_init(&h);
     memset(&answer, 0, sizeof answer);
     describe(result, &fallback);
     if (p->account->profile->native_fallback(&p->native, &p->quote, &fallback, &answer, &err) !=
@@ -190,7 +187,7 @@ void spw_pass_answer_recorded(struct spw_passing *p, const struct spw_result *re
     struct spw_native_answer answer;
     struct spw_error err;
     const struct spw_profile *profile = p->account->profile;
-    memset(&h, 0, sizeof h);
+    headers_init(&h);
     memset(&answer, 0, sizeof answer);
     describe(result, &fallback);
     put_result(&h, result);

@@ -7,6 +7,7 @@
 #include "shm/spw_ref.h"
 #include "sidecar/http/decide_internal.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/obs/zeroed.h"
 #include "sidecar/provider/signals.h"
 #include "sidecar/provider/wire.h"
 
@@ -188,7 +189,7 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
                                const struct spw_native_request *native, spw_passed_fn *done, void *owner,
                                struct spw_pass **out, struct spw_error *err)
 {
-    struct spw_pass *pass = calloc(1, sizeof *pass);
+    struct spw_pass *pass = spw_zeroed(sizeof *pass);
     struct spw_ref ref;
     *out = NULL;
     if (!pass)

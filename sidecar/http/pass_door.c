@@ -14,6 +14,7 @@
 #include "shm/spw_text.h"
 #include "sidecar/http/pass_internal.h"
 #include "sidecar/obs/log.h"
+#include "sidecar/obs/zeroed.h"
 #include "sidecar/provider/wire.h"
 
 #define CONNECTIONS_MAX 512u
@@ -298,7 +299,7 @@ static char *decode(const char *path)
 static struct spw_passing *passing_new(struct spw_pass_account *account, struct spw_door_request *request,
                                        const struct spw_route *route, char *path, const char *headers)
 {
-    struct spw_passing *p = calloc(1, sizeof *p);
+    struct spw_passing *p = spw_zeroed(sizeof *p);
     if (!p)
         return NULL;
     const char *asked = spw_door_header(request, "Spillway-Integration");

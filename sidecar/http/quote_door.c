@@ -14,6 +14,7 @@
 #include "sidecar/http/outgoing.h"
 #include "sidecar/http/quote_json.h"
 #include "sidecar/http/token.h"
+#include "sidecar/obs/zeroed.h"
 
 #define CONNECTIONS_MAX 1024
 
@@ -211,7 +212,7 @@ static bool read_quote_headers(struct waiting *w, struct spw_door_request *reque
 
 static void quote(struct spw_quote_door *door, struct spw_door_request *request)
 {
-    struct waiting *w = calloc(1, sizeof *w);
+    struct waiting *w = spw_zeroed(sizeof *w);
     struct spw_error err = {.status = SPW_STATUS_NO_MEMORY,
                             .text = "quote: no memory: raise the container's memory limit"};
     size_t bytes;
