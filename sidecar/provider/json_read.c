@@ -234,6 +234,7 @@ static int by_key(const void *a, const void *b)
 /* Of many members; NULL memory counts as a fault. */
 static bool check_sorted(struct reader *r, const struct spw_json *object)
 {
+    /* NOLINTBEGIN(bugprone-sizeof-expression): pointers are what is sorted */
     const struct spw_json **all = malloc(object->count * sizeof *all), *member = spw_json_first(object);
     if (!all)
         return fail(r, "no memory");
@@ -241,6 +242,7 @@ static bool check_sorted(struct reader *r, const struct spw_json *object)
     for (; member && count < object->count; member = spw_json_next(object, member))
         all[count++] = member;
     qsort(all, count, sizeof *all, by_key);
+    /* NOLINTEND(bugprone-sizeof-expression) */
     bool twice = false;
     for (uint32_t i = 1; i < count; i++)
         twice = twice || same_key(all[i - 1], all[i]);
@@ -321,7 +323,7 @@ static bool read_value(struct reader *r, const char *key, size_t key_bytes)
     switch (*r->at) {
     case '{':
     case '[':
-        return read_inside(r, v);
+        return read_inside(r, v); /* NOLINT(clang-analyzer-unix.Malloc): the reader holds all values */
     case '"':
         v->kind = SPW_JSON_TEXT;
         return read_text(r, &v->text, &v->text_bytes);

@@ -92,8 +92,10 @@ static inline const struct spw_json *spw_json_next(const struct spw_json *parent
 }
 
 /* The elements of an array one after another; none of anything else. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): element is the name that is declared */
 #define SPW_JSON_EACH(element, array)                                                                        \
     for (const struct spw_json *element = spw_json_count(array) ? spw_json_first(array) : NULL; element;     \
          element = spw_json_next(array, element))
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

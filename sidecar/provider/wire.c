@@ -57,13 +57,14 @@ static enum spw_status check_credential(const struct spw_conf_account *account,
 /* a, b and c behind one another, malloc'ed. */
 static char *join(const char *a, size_t a_bytes, const char *b, const char *c)
 {
-    size_t b_bytes = strlen(b), c_bytes = strlen(c);
-    char *out = malloc(a_bytes + b_bytes + c_bytes + 1);
-    if (out) {
-        memcpy(out, a, a_bytes);
-        memcpy(out + a_bytes, b, b_bytes);
-        memcpy(out + a_bytes + b_bytes, c, c_bytes + 1);
-    }
+    size_t room = a_bytes + strlen(b) + strlen(c) + 1;
+    char *out = malloc(room);
+    if (!out)
+        return NULL;
+    struct spw_text t = spw_text_on(out, room);
+    spw_text_bytes(&t, a, a_bytes);
+    spw_text_put(&t, b);
+    spw_text_put(&t, c);
     return out;
 }
 
@@ -215,10 +216,13 @@ enum spw_status spw_wire_close_body(const struct spw_profile *profile,
                                     enum spw_status status, struct spw_call *call, struct spw_error *err)
 {
     const struct spw_text *t = &body->text;
+    bool is_whole = t->at && !t->overflow;
     char *copy = NULL;
-    if (!status && t->at && !is_utf8(t->at, t->used))
+    if (!status && is_whole && !is_utf8(t->at, t->used))
         status = refuse_text(body, err);
-    if (!status && (t->overflow || !(copy = strdup(t->at))))
+    if (!status && is_whole)
+        copy = strdup(t->at);
+    if (!status && !copy)
         status = spw_wire_no_memory(err);
     free(body->large);
     return spw_wire_close(profile, credential, copy, "application/json", status, call, err);

@@ -102,9 +102,9 @@ static void test_many_members(void **state)
     for (int i = 0; i < 100; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\"k%d\":%d", i ? "," : "", i, i);
     size_t bytes = strlen(text);
-    strcpy(text + bytes, "}");
+    snprintf(text + bytes, sizeof text - bytes, "}");
     assert_true(is_taken(text, bytes + 1));
-    strcpy(text + bytes, ",\"k77\":0}");
+    snprintf(text + bytes, sizeof text - bytes, ",\"k77\":0}");
     assert_false(is_taken(text, strlen(text)));
 }
 
