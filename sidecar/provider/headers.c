@@ -91,9 +91,9 @@ struct window {
     struct spw_instant reset;
 };
 
-struct windows {
+struct
+    windows { /* cleared one by one, as the groups below: clearing all costs more than reading the headers */
     size_t count;
-    /* Cleared when it is taken, as the groups below: clearing all would cost more than reading the headers. */
     struct window at[2 * MEMBERS_MAX_COUNT + GROUPS_MAX_COUNT];
 };
 
@@ -867,9 +867,7 @@ void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t sta
     memset(&r, 0, offsetof(struct reading, ratelimit));
     r.reset_unit = options ? options->reset_unit : SPW_RESET_AUTO;
     r.received_unix_ms = received_unix_ms;
-    clear(&r.ratelimit);
-    clear(&r.policy);
-    clear(&r.call_limit);
+    clear(&r.ratelimit), clear(&r.policy), clear(&r.call_limit);
     all.count = 0;
     uint64_t skew_limit_ms = options && options->skew_limit_ms ? options->skew_limit_ms : SKEW_LIMIT_MS;
     memset(out, 0, sizeof *out);
