@@ -116,6 +116,9 @@ bool spw_account_credential(struct spw_account_use *account, uint64_t now_ns, st
 
 /* ---- settle.c: the end of one provider call, as far as limits, breaker, evidence and counters care ---- */
 
+/* A refusal for too many at once is told with how many there were: the limit to mend is concurrency, not the rate. It is
+ * not lowered by itself, as no limit is unless the configuration says so. */
+void spw_call_note_throttle(const struct spw_account_use *account, const struct spw_answer *answer);
 enum spw_call_result spw_call_result_of(const struct spw_http_response *response, enum spw_answer_kind kind);
 /* end->outcome says how the call ended; the rest of *end is filled from the answer. */
 void spw_call_settle(struct spw_decider *d, struct spw_account_use *account, const struct spw_ticket *ticket,

@@ -334,6 +334,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
     spw_answer_clean_up(&flight->answer);
     spw_answer_clear(&flight->answer);
     enum spw_call_result result = read_answer(flight, response, &end.outcome);
+    spw_call_note_throttle(flight->account, &flight->answer);
     flight->holds_ticket = false;
     spw_call_settle(flight->decider, flight->account, &flight->ticket, flight->acquire_flags,
                     &flight->admission, response, result, &end);

@@ -106,6 +106,7 @@ static void call_done(void *owner, const struct spw_http_response *response)
         pass->account->profile->judge(pass->route, response->status, response->headers,
                                       response->headers_bytes, response->body, response->body_bytes, &answer);
         call_end.outcome = spw_answer_outcome(answer.kind, response->status);
+        spw_call_note_throttle(pass->account, &answer);
         result.end = SPW_PASS_ANSWERED;
         result.kind = answer.kind;
     }

@@ -65,6 +65,20 @@ static void read_signals(struct spw_decider *d, const struct spw_account_use *ac
     *end = signals.end;
 }
 
+void spw_call_note_throttle(const struct spw_account_use *account, const struct spw_answer *answer)
+{
+    uint32_t in_flight_count = 1; /* the one that was refused */
+    if (answer->kind != SPW_ANSWER_THROTTLED || answer->throttle != SPW_THROTTLE_CONCURRENCY)
+        return;
+    for (const struct spw_flight *f = account->flights; f; f = f->next)
+        in_flight_count += f->in_flight != NULL;
+    spw_log(SPW_LOG_WARN, "provider.concurrency",
+            "account %s: the provider refuses more calls at once; this pod has %u in flight and concurrency "
+            "is %u (0 = "
+            "not limited): set it lower",
+            account->conf->name, in_flight_count, account->conf->concurrency_count);
+}
+
 void spw_call_settle(struct spw_decider *d, struct spw_account_use *account, const struct spw_ticket *ticket,
                      uint32_t acquire_flags, const struct spw_admission *admission,
                      const struct spw_http_response *response, enum spw_call_result result,

@@ -3,6 +3,7 @@
 Needs SPILLWAY_BIN.
 """
 import json
+import re
 import socket
 import threading
 
@@ -11,6 +12,7 @@ import pytest
 from far_end import FarEnd
 from harness import KEY, UnixConnection, at_once, quote_body, until
 from test_decisions import DOWN, LIVE, SLOW, fallback, seen, told
+from test_engine import Listener
 
 CART = {"customer": {"id": "c_7", "exemption": None}}
 
@@ -124,6 +126,28 @@ def test_a_429_that_speaks_of_a_lock_counts_for_nothing(place, backend):
     far.mode = "live"
     assert told(sidecar.quote(lines=lines, shipping=None)) == LIVE
     far.close()
+
+
+def test_a_refusal_for_too_many_at_once_is_told_apart(place, backend):
+    """The gate shuts for a moment as for any 429; the log names the limit that is to be mended, once a refusal."""
+    def serve(connection):
+        data = b""
+        while more := connection.recv(65536):
+            data += more
+            head, _, body = data.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            if length and len(body) >= int(length[1]):
+                data = b""
+                connection.sendall(b"HTTP/1.1 429 Too Many Requests\r\nStripe-Rate-Limited-Reason: "
+                                   b"endpoint-concurrency\r\nContent-Length: 2\r\n\r\n{}")
+    stub = Listener(serve)
+    sidecar = place.sidecar(f"http://127.0.0.1:{stub.port}", account={"provider": "stripe", "connection": None,
+                                                                      "deadline": "800ms"})
+    lines = [{"id": "1", "amount": "39.98"}]
+    assert told(sidecar.quote(lines=lines, shipping=None)) == fallback("rate-limit-429", "retry-too-late")
+    assert told(sidecar.quote(lines=lines, shipping=None))[1] == "rate-limit-proactive"
+    assert "provider.concurrency: account main: " in sidecar.log() and "1 in flight and concurrency is 0" in sidecar.log()
+    stub.close()
 
 
 # ---- reused ----
