@@ -97,7 +97,7 @@ struct spw_place {
 static inline int64_t spw_hours_behind(const char *state)
 {
     static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
-                                "CA8NV8OR8WA8AK9HI:";
+                                "CA8NV8OR8WA8AK9HI:PR4VI4GU&MP&AS;"; /* '0' + hours: & is 10 before UTC */
     for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) {
         if (strncmp(zones + i, state, 2) == 0)
             return zones[i + 2] - '0';
@@ -113,12 +113,17 @@ static inline int64_t spw__year_begins(int64_t year)
 }
 
 /* From the second Sunday of March, 2:00, to the first Sunday of November, 1:00, of standard time: Energy Policy Act of
- * 2005. Arizona and Hawaii leave it out. No function of libc's: those of the calendar take a lock, which a fork may leave
+ * 2005. Arizona, Hawaii and the territories leave it out. No function of libc's: those of the calendar take a lock, which a fork may leave
  * behind. */
 static inline bool spw__is_daylight(const char *state, int64_t standard_s)
 {
     int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097;
-    if (!state[0] || strncmp(state, "AZ", 2) == 0 || strncmp(state, "HI", 2) == 0 || standard_s < 0)
+    static const char without[] = "AZHIPRVIGUMPAS";
+    for (size_t i = 0; i < sizeof without - 1; i += 2) {
+        if (strncmp(without + i, state, 2) == 0)
+            return false;
+    }
+    if (!state[0] || standard_s < 0)
         return false;
     year += (day >= spw__year_begins(year + 1)) - (day < spw__year_begins(year));
     int64_t november = spw__year_begins(year + 1) - 61, march = november - 245; /* their first days */

@@ -1486,13 +1486,14 @@ static inline enum spw_match spw_rate_match(uint32_t level) {
 struct spw_place { char country[4]; char state[4]; uint32_t zip5; uint32_t plus4; bool has_zip, has_plus4; bool padded; uint32_t day; uint32_t tax_code_hash; };
 static inline int64_t spw_hours_behind(const char *state) {
   static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
-                              "CA8NV8OR8WA8AK9HI:";
+                              "CA8NV8OR8WA8AK9HI:PR4VI4GU&MP&AS;";
   for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) { if (strncmp(zones + i, state, 2) == 0) return zones[i + 2] - '0'; }
   return state[0] ? 5 : 0; }
 static inline int64_t spw__year_begins(int64_t year) { int64_t before = year - 1; return before * 365 + before / 4 - before / 100 + before / 400 - 719162; }
 static inline bool spw__is_daylight(const char *state, int64_t standard_s) {
-  int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097;
-  if (!state[0] || strncmp(state, "AZ", 2) == 0 || strncmp(state, "HI", 2) == 0 || standard_s < 0) return false;
+  int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097; static const char without[] = "AZHIPRVIGUMPAS";
+  for (size_t i = 0; i < sizeof without - 1; i += 2) { if (strncmp(without + i, state, 2) == 0) return false; }
+  if (!state[0] || standard_s < 0) return false;
   year += (day >= spw__year_begins(year + 1)) - (day < spw__year_begins(year)); int64_t november = spw__year_begins(year + 1) - 61, march = november - 245;
   march += 7 + (10 - march % 7) % 7; november += (10 - november % 7) % 7; return standard_s >= march * 86400 + 2 * 3600 && standard_s < november * 86400 + 3600;
 }
