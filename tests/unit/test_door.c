@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -21,12 +20,9 @@
 
 #include "sidecar/http/door.h"
 #include "sidecar/net/listener.h"
-
-#define MS UINT64_C(1000000)
+#include "tests/unit/backend_kit.h"
 
 enum { BODY_MAX = 4096, HELD_MAX = 4 };
-
-static enum spw_loop_backend backend;
 
 struct fixture {
     struct spw_loop *loop;
@@ -40,19 +36,6 @@ struct fixture {
     gid_t peer_gid;
     enum spw_status peer_status;
 };
-
-static void check(enum spw_status status, const struct spw_error *err)
-{
-    if (status != SPW_STATUS_OK) {
-        fail_msg("%s: %s", spw_status_name(status), err->text);
-    }
-}
-
-static void run(struct spw_loop *loop)
-{
-    struct spw_error err = {0};
-    check(spw_loop_run(loop, &err), &err);
-}
 
 static const char *or_none(const char *text)
 {
@@ -107,9 +90,8 @@ static void open_door(struct fixture *f, const char *unix_path)
 static struct fixture *new_fixture(const char *unix_path)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    struct spw_error err = {0};
     assert_non_null(f);
-    check(spw_loop_new(backend, &f->loop, &err), &err);
+    f->loop = new_loop();
     open_door(f, unix_path);
     return f;
 }
@@ -716,27 +698,7 @@ static void test_bad_addresses_name_themselves(void **state)
     assert_non_null(strstr(err.text, "/nowhere/x.sock"));
 }
 
-static size_t open_descriptors(void)
-{
-    size_t count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    assert_non_null(directory);
-    while (readdir(directory) != NULL) {
-        count++;
-    }
-    closedir(directory);
-    return count;
-}
-
-static size_t descriptors_before;
-
-static void test_no_descriptor_is_left_open(void **state)
-{
-    (void)state;
-    assert_int_equal(open_descriptors(), descriptors_before);
-}
-
-static int run_on(enum spw_loop_backend wanted, const char *name)
+static int run_group(const char *name)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request_arrives_as_sent),
@@ -753,8 +715,6 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_live_socket_is_busy_and_dead_one_replaced),
         cmocka_unit_test(test_no_descriptor_is_left_open),
     };
-    backend = wanted;
-    descriptors_before = open_descriptors();
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
 
@@ -764,15 +724,6 @@ int main(void)
         cmocka_unit_test(test_another_owner_of_the_path_is_left_alone),
         cmocka_unit_test(test_bad_addresses_name_themselves),
     };
-    struct spw_loop *loop = NULL;
-    struct spw_error err = {0};
     int failures = cmocka_run_group_tests_name("listener", listeners, NULL, NULL);
-    failures += run_on(SPW_LOOP_EPOLL, "door on epoll");
-    if (spw_loop_new(SPW_LOOP_URING, &loop, &err) == SPW_STATUS_OK) {
-        spw_loop_destroy(loop);
-        failures += run_on(SPW_LOOP_URING, "door on io_uring");
-    } else {
-        print_message("no io_uring on this machine, its half is not run: %s\n", err.text);
-    }
-    return failures;
+    return failures + run_on_both(run_group, "door on epoll", "door on io_uring");
 }

@@ -1,4 +1,4 @@
-/* test_loop.c: what loop.h promises, on io_uring and on epoll. */
+/* test_loop.c: what loop.h promises of descriptors, timers and back-ends, on io_uring and on epoll. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,84 +18,13 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sidecar/loop/loop.h"
-
-#define MS UINT64_C(1000000)
-
-static enum spw_loop_backend backend;
-
-static struct spw_loop *new_loop(void)
-{
-    struct spw_loop *loop = NULL;
-    struct spw_error err = {0};
-    if (spw_loop_new(backend, &loop, &err) != SPW_STATUS_OK) {
-        fail_msg("%s", err.text);
-    }
-    return loop;
-}
-
-static void run(struct spw_loop *loop)
-{
-    struct spw_error err = {0};
-    if (spw_loop_run(loop, &err) != SPW_STATUS_OK) {
-        fail_msg("%s", err.text);
-    }
-}
-
-static void stop_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
-{
-    (void)timer;
-    spw_loop_stop(loop);
-}
-
-/* Let the loop turn for a while. */
-static void run_for(struct spw_loop *loop, uint64_t ns)
-{
-    struct spw_loop_timer timer = {.fn = stop_timer};
-    spw_loop_timer_set(loop, &timer, spw_loop_now_ns(loop) + ns);
-    run(loop);
-    spw_loop_timer_cancel(loop, &timer);
-}
-
-static void make_pair(int fds[2])
-{
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-}
+#include "tests/unit/loop_kit.h"
 
 /* -------- descriptors -------- */
-
-struct reader {
-    struct spw_loop_watch watch;
-    uint32_t seen; /* events, or-ed */
-    uint32_t calls;
-    size_t bytes;
-    size_t step;         /* bytes to read a call; 0 = none */
-    uint32_t stop_after; /* calls; 0 = never */
-};
-
-static void on_readable(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
-{
-    struct reader *reader = watch->owner;
-    char buffer[64];
-    reader->seen |= events;
-    reader->calls++;
-    if (reader->step > 0) {
-        ssize_t n = read(watch->fd, buffer, reader->step);
-        reader->bytes += n > 0 ? (size_t)n : 0;
-    }
-    if (reader->calls == reader->stop_after) {
-        spw_loop_stop(loop);
-    }
-}
-
-static void reader_init(struct reader *reader, size_t step, uint32_t stop_after)
-{
-    *reader = (struct reader){.step = step, .stop_after = stop_after};
-    reader->watch.fn = on_readable;
-    reader->watch.owner = reader;
-}
 
 static void test_readiness_is_level_triggered(void **state)
 {
@@ -538,230 +466,6 @@ static void test_lag_is_measured(void **state)
     spw_loop_destroy(loop);
 }
 
-/* -------- other threads -------- */
-
-enum { POSTERS = 4, POSTS = 20000 };
-
-struct posting {
-    struct spw_loop *loop;
-    struct spw_loop_task *tasks;
-    uint32_t ran;
-    uint32_t *total;
-    pthread_t thread;
-};
-
-static void on_posted(struct spw_loop *loop, struct spw_loop_task *task)
-{
-    struct posting *posting = task->owner;
-    assert_ptr_equal(task, &posting->tasks[posting->ran]); /* each thread's in the order posted */
-    posting->ran++;
-    if (++*posting->total == POSTERS * POSTS) {
-        spw_loop_stop(loop);
-    }
-}
-
-static void *post_all(void *argument)
-{
-    struct posting *posting = argument;
-    for (int i = 0; i < POSTS; i++) {
-        posting->tasks[i] = (struct spw_loop_task){.fn = on_posted, .owner = posting};
-        spw_loop_post(posting->loop, &posting->tasks[i]);
-    }
-    return NULL;
-}
-
-static void test_posts_from_several_threads(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    struct posting postings[POSTERS];
-    uint32_t total = 0;
-    for (int i = 0; i < POSTERS; i++) {
-        postings[i] = (struct posting){.loop = loop, .total = &total};
-        postings[i].tasks = calloc(POSTS, sizeof *postings[i].tasks);
-        assert_non_null(postings[i].tasks);
-        assert_int_equal(pthread_create(&postings[i].thread, NULL, post_all, &postings[i]), 0);
-    }
-    run(loop);
-    for (int i = 0; i < POSTERS; i++) {
-        pthread_join(postings[i].thread, NULL);
-        assert_int_equal(postings[i].ran, POSTS);
-        free(postings[i].tasks);
-    }
-    spw_loop_destroy(loop);
-}
-
-struct again {
-    struct spw_loop_task task;
-    struct spw_loop_timer *at_hand;
-    int runs;
-};
-
-static void on_again(struct spw_loop *loop, struct spw_loop_task *task)
-{
-    struct again *again = task->owner;
-    if (++again->runs == 100) {
-        spw_loop_stop(loop);
-        return;
-    }
-    spw_loop_post(loop, task); /* the task is its owner's again inside fn */
-}
-
-static void test_task_posts_itself(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    struct again again = {.task = {.fn = on_again, .owner = &again}};
-    spw_loop_post(loop, &again.task);
-    run(loop);
-    assert_int_equal(again.runs, 100);
-    spw_loop_destroy(loop);
-}
-
-static void count_task(struct spw_loop *loop, struct spw_loop_task *task)
-{
-    (void)loop;
-    ++*(int *)task->owner;
-}
-
-static void *post_then_stop(void *argument)
-{
-    struct posting *posting = argument;
-    struct timespec ts = {.tv_nsec = 5 * (long)MS};
-    nanosleep(&ts, NULL); /* most likely the loop waits by now */
-    spw_loop_post(posting->loop, &posting->tasks[0]);
-    spw_loop_post(posting->loop, &posting->tasks[1]);
-    spw_loop_stop(posting->loop);
-    return NULL;
-}
-
-static void test_tasks_before_a_stop_are_run(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    for (int round = 0; round < 20; round++) {
-        int count = 0;
-        struct spw_loop_task tasks[2] = {{.fn = count_task, .owner = &count},
-                                         {.fn = count_task, .owner = &count}};
-        struct posting posting = {.loop = loop, .tasks = tasks};
-        assert_int_equal(pthread_create(&posting.thread, NULL, post_then_stop, &posting), 0);
-        run(loop); /* nothing else would ever end it */
-        pthread_join(posting.thread, NULL);
-        assert_int_equal(count, 2);
-    }
-    /* A stop before the run ends it after one turn. */
-    spw_loop_stop(loop);
-    run(loop);
-    spw_loop_destroy(loop);
-}
-
-static void *run_elsewhere(void *argument)
-{
-    run(argument);
-    return NULL;
-}
-
-static void test_made_here_run_there(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    int fds[2];
-    make_pair(fds);
-    struct reader reader;
-    reader_init(&reader, 1, 3);
-    assert_int_equal(spw_loop_watch_set(loop, &reader.watch, fds[0], SPW_LOOP_READ), SPW_STATUS_OK);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, run_elsewhere, loop), 0);
-    assert_int_equal(write(fds[1], "abc", 3), 3);
-    pthread_join(thread, NULL);
-    assert_int_equal(reader.bytes, 3);
-    spw_loop_watch_close(loop, &reader.watch); /* by the thread that takes the sidecar apart */
-    spw_loop_destroy(loop);
-    char byte;
-    assert_int_equal(read(fds[1], &byte, 1), 0);
-    close(fds[1]);
-}
-
-#define VISITS 2000
-
-struct visiting {
-    struct spw_loop *loop;
-    struct spw_loop_timer often, far, near;
-    uint64_t count; /* plain: a visit and the loop's own turns exclude one another */
-    uint64_t last_now_ns;
-    bool backwards;
-};
-
-static void count_here(struct visiting *v)
-{
-    v->backwards |= spw_loop_now_ns(v->loop) < v->last_now_ns;
-    v->last_now_ns = spw_loop_now_ns(v->loop);
-    v->count++;
-}
-
-static void on_often(struct spw_loop *loop, struct spw_loop_timer *timer)
-{
-    count_here(timer->owner);
-    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + 10000);
-}
-
-static void *visit_often(void *argument)
-{
-    struct visiting *v = argument;
-    for (int done = 0; done < VISITS;) {
-        if (!spw_loop_enter(v->loop))
-            continue; /* a turn is under way */
-        count_here(v);
-        done++;
-        spw_loop_leave(v->loop);
-    }
-    spw_loop_stop(v->loop);
-    return NULL;
-}
-
-static void test_visits_exclude_turns(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    struct visiting v = {.loop = loop, .often = {.fn = on_often}};
-    v.often.owner = &v;
-    assert_false(spw_loop_enter(loop)); /* it does not run yet */
-    spw_loop_timer_set(loop, &v.often, 0);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, visit_often, &v), 0);
-    run(loop);
-    pthread_join(thread, NULL);
-    assert_false(spw_loop_enter(loop)); /* and not any more */
-    assert_true(v.count > VISITS);
-    assert_false(v.backwards);
-    spw_loop_destroy(loop);
-}
-
-static void *arm_near(void *argument)
-{
-    struct visiting *v = argument;
-    while (!spw_loop_enter(v->loop))
-        continue;
-    spw_loop_timer_set(v->loop, &v->near, spw_loop_now_ns(v->loop) + MS);
-    spw_loop_leave(v->loop);
-    return NULL;
-}
-
-/* The loop sleeps for an hour; a visitor's timer, sooner than that, ends it. */
-static void test_a_visitor_wakes_a_loop_that_sleeps_too_long(void **state)
-{
-    (void)state;
-    struct spw_loop *loop = new_loop();
-    struct visiting v = {.loop = loop, .far = {.fn = stop_timer}, .near = {.fn = stop_timer}};
-    spw_loop_timer_set(loop, &v.far, spw_loop_now_ns(loop) + 3600000 * MS);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, arm_near, &v), 0);
-    run(loop);
-    pthread_join(thread, NULL);
-    assert_true(spw_loop_timer_armed(&v.far));
-    spw_loop_destroy(loop);
-}
-
 /* -------- choosing the back-end -------- */
 
 static void test_backend_names_itself(void **state)
@@ -865,7 +569,7 @@ static void test_epoll_without_pwait2(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static int run_on(enum spw_loop_backend wanted, const char *name)
+static int run_group(const char *name)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_backend_names_itself),
@@ -880,14 +584,8 @@ static int run_on(enum spw_loop_backend wanted, const char *name)
         cmocka_unit_test(test_timers_cancelled_and_moved),
         cmocka_unit_test(test_timers_changed_inside_timers),
         cmocka_unit_test(test_lag_is_measured),
-        cmocka_unit_test(test_posts_from_several_threads),
-        cmocka_unit_test(test_task_posts_itself),
-        cmocka_unit_test(test_tasks_before_a_stop_are_run),
-        cmocka_unit_test(test_made_here_run_there),
-        cmocka_unit_test(test_visits_exclude_turns),
-        cmocka_unit_test(test_a_visitor_wakes_a_loop_that_sleeps_too_long),
+        cmocka_unit_test(test_no_descriptor_is_left_open),
     };
-    backend = wanted;
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
 
@@ -897,15 +595,9 @@ int main(void)
         cmocka_unit_test(test_refused_ring_means_epoll_and_says_why),
         cmocka_unit_test(test_epoll_without_pwait2),
     };
-    struct spw_loop *loop = NULL;
-    struct spw_error err = {0};
-    int failures = run_on(SPW_LOOP_EPOLL, "loop on epoll");
-    if (spw_loop_new(SPW_LOOP_URING, &loop, &err) == SPW_STATUS_OK) {
-        spw_loop_destroy(loop);
-        failures += run_on(SPW_LOOP_URING, "loop on io_uring");
+    int failures = run_on_both(run_group, "loop on epoll", "loop on io_uring");
+    if (uring_is_there()) {
         failures += cmocka_run_group_tests_name("choosing", choosing, NULL, NULL);
-    } else {
-        print_message("no io_uring on this machine, its half is not run: %s\n", err.text);
     }
     return failures;
 }
