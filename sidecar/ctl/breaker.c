@@ -1,4 +1,4 @@
-/* breaker.c: spillwayctl breaker get | open | close | auto | observe | disable | reset.
+/* breaker.c: spillwayctl breaker get | open | close | auto | observe | disable | trip | reset.
  *
  * Owns: nothing. Called by: main.c. Thread: one.
  */
@@ -105,8 +105,7 @@ static int change(struct spw_ctl *ctl, Spillway__V1__SetBreakerRequest *request)
         spw_json_print(spw_json_of_message(reply), false);
     } else if (set->breaker) {
         print_breaker(set->breaker);
-        printf("%s\n", set->dry_run ? "Nothing was changed (dry run)."
-                                    : "In force in this pod, until its next start.");
+        spw_print_in_force(set->dry_run, set->breaker->expires_in_ms);
     }
     protobuf_c_message_free_unpacked(reply, NULL);
     return SPW_CTL_OK;
@@ -159,13 +158,14 @@ static int run_reset(struct spw_ctl *ctl)
     return change(ctl, &request);
 }
 
-#define CHANGE(word, text, fn)                                                                               \
+/* for_option: "--for" where there is something to go back to, else NULL, which ends the options. */
+#define CHANGE(word, text, fn, for_option)                                                                   \
     {                                                                                                        \
         .group = "breaker", .name = (word), .arguments = "ACCOUNT", .arguments_min = 1, .arguments_max = 1,  \
         .summary = (text), .examples = "  spillwayctl breaker " word " main\n",                              \
         .options = {{"--expect-version", "N", "refuse if the account is at another version"},                \
-                    {"--for", "TIME", "a hold goes back by itself after it, 1s to 7d"},                      \
-                    {"--dry-run", NULL, "say what would be; change nothing"}},                               \
+                    {"--dry-run", NULL, "say what would be; change nothing"},                                \
+                    {(for_option), "TIME", "goes back by itself after it, 1s to 7d"}},                       \
         .run = (fn)                                                                                          \
     }
 
@@ -178,12 +178,12 @@ const struct spw_ctl_command spw_ctl_breaker_commands[] = {
      .summary = "One account's breaker and gate.",
      .examples = "  spillwayctl breaker get main\n",
      .run = run_get},
-    CHANGE("open", "Hold it open: no call goes out, every quote falls back.", run_open),
-    CHANGE("close", "Hold it closed: calls go out whatever the outcomes.", run_close),
-    CHANGE("auto", "Let go of it: it decides by itself again.", run_auto),
-    CHANGE("observe", "It decides and counts, but stops no call.", run_observe),
-    CHANGE("disable", "As if there were no breaker.", run_disable),
-    CHANGE("trip", "Open it now for its cooldown, as bad outcomes would; it then probes by itself.",
-           run_trip),
-    CHANGE("reset", "Close it now and forget what it has counted.", run_reset),
+    CHANGE("open", "Hold it open: no call goes out, every quote falls back.", run_open, "--for"),
+    CHANGE("close", "Hold it closed: calls go out whatever the outcomes.", run_close, "--for"),
+    CHANGE("auto", "Let go of it: it decides by itself again.", run_auto, "--for"),
+    CHANGE("observe", "It decides and counts, but stops no call.", run_observe, "--for"),
+    CHANGE("disable", "As if there were no breaker.", run_disable, "--for"),
+    CHANGE("trip", "Open it now for its cooldown, as bad outcomes would; it then probes by itself.", run_trip,
+           NULL),
+    CHANGE("reset", "Close it now and forget what it has counted.", run_reset, NULL),
     {.name = NULL}};

@@ -13,7 +13,7 @@ HEAD = """# spillwayctl
      sidecar/ctl/doc.py build/dev/bin/spillwayctl > docs/spillwayctl.md -->
 
 The command line of one sidecar. It speaks to the control API of the pod it runs in; what it changes reaches that pod
-only, until its next start. Tables for people, `--json` for machines.
+only, until its next start unless `--persist` keeps it. Tables for people, `--json` for machines.
 
 At night: `spillwayctl why` says why orders fall back and prints the command that would help; `--for 2h` lets a change go
 back by itself; `spillwayctl audit` says who did what; `spillwayctl watch` tells it as it happens.

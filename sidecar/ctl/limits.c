@@ -194,7 +194,7 @@ const struct spw_ctl_command spw_ctl_limits_commands[] = {
      .arguments = "ACCOUNT",
      .arguments_min = 1,
      .arguments_max = 1,
-     .summary = "Change an account's limit in this pod, until its next start.",
+     .summary = "Change an account's limit in this pod, until its next start or as --for and --persist say.",
      .examples = "  spillwayctl limits set main --rate 50/s --burst 100\n"
                  "  spillwayctl limits set main --rate 150/s --for 2h\n"
                  "  spillwayctl limits set main --pods 60 --expect-version 4 --dry-run\n"

@@ -7,6 +7,7 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
+#include "sidecar/ctl/table.h"
 #include "sidecar/message/json.h"
 
 static void print_done(const Spillway__V1__SetLimitRequest *request, bool dry_run)
@@ -21,8 +22,7 @@ static void print_done(const Spillway__V1__SetLimitRequest *request, bool dry_ru
                                : "all limiters",
            request->limiter ? request->limiter : "", request->everywhere ? "" : " of ",
            request->everywhere ? "" : request->account, dry_run ? "would be " : "", what);
-    printf("%s\n", dry_run ? "Nothing was changed (dry run)."
-                           : "In force in this pod for every decision from now on, until its next start.");
+    spw_print_in_force(dry_run, request->for_ms);
 }
 
 static int run(struct spw_ctl *ctl, bool kill)

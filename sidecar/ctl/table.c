@@ -116,3 +116,15 @@ void spw_format_span(uint64_t ms, char *out, size_t room)
     else
         snprintf(out, room, "%" PRIu64 " d %" PRIu64 " h", h / 24, h % 24);
 }
+
+void spw_print_in_force(bool dry_run, uint64_t for_ms)
+{
+    char span[32];
+    spw_format_span(for_ms, span, sizeof span);
+    if (dry_run)
+        printf("Nothing was changed (dry run).\n");
+    else if (for_ms)
+        printf("In force in this pod; goes back by itself in %s.\n", span);
+    else
+        printf("In force in this pod, until its next start.\n");
+}

@@ -1,4 +1,4 @@
-/* table.h: what people read: tables, instants, spans of time.
+/* table.h: what people read: tables, instants, spans of time, how long a change holds.
  *
  * Owns: struct spw_table. Called by: the command files. Thread: one.
  *
@@ -7,6 +7,7 @@
 #ifndef SPW_CTL_TABLE_H
 #define SPW_CTL_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,7 @@ void spw_table_print(struct spw_table *table);
 void spw_format_instant(int64_t unix_ms, char *out, size_t room);
 /* "250 ms", "12.3 s", "5 min 3 s", "3 h 12 min", "4 d 2 h"; room at least 32 bytes. */
 void spw_format_span(uint64_t ms, char *out, size_t room);
+/* The last line of a change: how long it holds. for_ms 0: until the next start. */
+void spw_print_in_force(bool dry_run, uint64_t for_ms);
 
 #endif

@@ -118,6 +118,14 @@ def test_one_command_switches_at_the_next_decision(place, words, switch):
     assert not any(x["may_call"] for x in lines if x["begun_ns"] > back_ns)
 
 
+@pytest.mark.parametrize("words", [["kill", "main"], ["observe", "--everywhere"], ["breaker", "open", "main"]])
+def test_a_change_says_how_long_it_holds(sidecar, words):
+    assert sidecar.ctl(*words).stdout.endswith("\nIn force in this pod, until its next start.\n")
+    told = sidecar.ctl(*words, "--for", "2h").stdout
+    assert re.search(r"\nIn force in this pod; goes back by itself in [12] h \d+ min\.\n$", told), told
+    assert sidecar.ctl(*words, "--for", "2h", "--dry-run").stdout.endswith("\nNothing was changed (dry run).\n")
+
+
 # ---- gate and breaker ----
 
 def test_a_gate_is_shut_by_hand_and_opened(channel, sidecar):
