@@ -129,7 +129,7 @@ static void heartbeat_due(struct spw_loop *loop, struct spw_loop_timer *timer)
     struct sidecar *s = timer->owner;
     uint64_t now_ns = spw_loop_now_ns(loop);
     spw_state_heartbeat(s->state, now_ns);
-    spw_loop_timer_set(loop, timer, now_ns + SPW_HEARTBEAT_NS);
+    spw_loop_timer_set(loop, timer, spw_loop_beat_ns(loop, SPW_HEARTBEAT_NS));
 }
 
 /* The store drains some former segments at a time: the others take the places of those that are done. */
@@ -154,7 +154,7 @@ static void sweep_due(struct spw_loop *loop, struct spw_loop_timer *timer)
         }
     }
     drain_former(s);
-    spw_loop_timer_set(loop, timer, now_ns + SWEEP_NS);
+    spw_loop_timer_set(loop, timer, spw_loop_beat_ns(loop, SWEEP_NS));
 }
 
 static void reconcile_due(struct spw_loop *loop, struct spw_loop_timer *timer)

@@ -125,7 +125,7 @@ static void *read_files(void *owner)
 static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_rate_watch *w = timer->owner;
-    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + LOOK_NS);
+    spw_loop_timer_set(loop, timer, spw_loop_beat_ns(loop, LOOK_NS));
     if (w->reading)
         return;
     uint64_t print = look(w->conf);

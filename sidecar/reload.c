@@ -304,7 +304,7 @@ static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_reload *r = timer->owner;
     struct print now;
-    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + LOOK_NS);
+    spw_loop_timer_set(loop, timer, spw_loop_beat_ns(loop, LOOK_NS));
     if (!look(r->options.live->path,
               &now)) /* between two states of a swap, or taken away: what is in force stays */
         return;

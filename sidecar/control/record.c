@@ -317,7 +317,7 @@ static void look_due(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     struct spw_record *record = timer->owner;
     spw_record_look(record, NULL, &SPW_DOER_SIDECAR);
-    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + LOOK_NS);
+    spw_loop_timer_set(loop, timer, spw_loop_beat_ns(loop, LOOK_NS));
 }
 
 struct spw_record *spw_record_new(struct spw_control *control)

@@ -86,6 +86,11 @@ void spw_loop_watch_close(struct spw_loop *loop, struct spw_loop_watch *watch);
  * that a timer which re-arms itself in the past does not starve descriptors. */
 void spw_loop_timer_set(struct spw_loop *loop, struct spw_loop_timer *timer, uint64_t at_ns);
 void spw_loop_timer_cancel(struct spw_loop *loop, struct spw_loop_timer *timer);
+/* The next whole multiple of a period: what is due with the same beat is due in one turn, and an idle loop wakes less. */
+static inline uint64_t spw_loop_beat_ns(const struct spw_loop *loop, uint64_t every_ns)
+{
+    return (spw_loop_now_ns(loop) / every_ns + 1) * every_ns;
+}
 static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
 {
     return timer->heap_index != 0;

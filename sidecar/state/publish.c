@@ -61,6 +61,12 @@ static uint64_t forced_of(enum spw_breaker_mode mode)
 
 static const char *const forced_name[] = {"", "open", "closed", "disabled", "observe"};
 
+/* Into a zeroed place. It is looked at often: no printf. */
+static void put_word(char *out, size_t room, const char *word)
+{
+    memcpy(out, word, strnlen(word, room - 1));
+}
+
 static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_ns,
                          struct spw_breaker_view *out)
 {
@@ -74,8 +80,8 @@ static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_n
     struct spw_breaker_word b = spw_breaker_unpack(spw_load_acq(&words->breaker)); /* SYNC breaker: acquire */
     uint64_t gate = spw_load_acq(&words->gate);                                    /* SYNC gate: acquire */
     memcpy(out->account, account->name, sizeof out->account);
-    snprintf(out->state, sizeof out->state, "%s", state_name[b.state]);
-    snprintf(out->forced, sizeof out->forced, "%s", forced_name[account->forced % 5]);
+    put_word(out->state, sizeof out->state, state_name[b.state]);
+    put_word(out->forced, sizeof out->forced, forced_name[account->forced % 5]);
     out->consecutive_count = b.consecutive;
     out->trips_count = b.trips;
     out->epoch = b.epoch;
@@ -86,7 +92,7 @@ static void view_breaker(struct spw_state *state, uint32_t index, uint64_t now_n
     if (gate != 0 && spw_gate_until_ms(gate) > now_ms &&
         spw_gate_until_ms(gate) <= now_ms + SPW__GATE_AHEAD_MS)
         out->gate_shut_for_ms = spw_gate_until_ms(gate) - now_ms;
-    snprintf(out->gate_source, sizeof out->gate_source, "%s",
+    put_word(out->gate_source, sizeof out->gate_source,
              out->gate_shut_for_ms ? spw_gate_name(spw_gate_source(gate)) : "");
 }
 
