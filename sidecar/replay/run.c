@@ -79,7 +79,7 @@ static void put_result(struct spw_text *t, uint64_t line, const struct spw_repla
         spw_text_put(t, ",\"probe\":true");
     if (r->observed)
         spw_text_put(t, ",\"observed\":true");
-    if (*r->forced)
+    if (r->forced && *r->forced)
         put_text(t, "forced", r->forced);
     if (r->op == SPW_REPLAY_SET)
         put_number(t, "version", r->version);
