@@ -4,9 +4,9 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/breaker.h"
 #include "sidecar/ctl/client.h"
 #include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
@@ -28,21 +28,39 @@ static void print_settings(struct spw_table *table, const Spillway__V1__BreakerS
     spw_table_add(table, "%s", mode);
 }
 
+static bool is_held(const Spillway__V1__Breaker *b)
+{
+    return b->force != SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO;
+}
+
+void spw_breaker_words(const Spillway__V1__Breaker *b, char *out, size_t room)
+{
+    char force[32];
+    spw_json_word(&spillway__v1__breaker_force__descriptor, (int)b->force, force, sizeof force);
+    if (b->force == SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_OBSERVE)
+        snprintf(out, room, "observes by hand (%s)", b->state);
+    else
+        snprintf(out, room, "%s%s", is_held(b) ? force : b->state, is_held(b) ? ", held by hand" : "");
+}
+
 static void print_breaker(const Spillway__V1__Breaker *b)
 {
-    char force[32], span[32];
+    char words[64], span[32];
     struct spw_table table = {.columns_count = 2};
-    spw_json_word(&spillway__v1__breaker_force__descriptor, (int)b->force, force, sizeof force);
+    spw_breaker_words(b, words, sizeof words);
     spw_table_add(&table, "account");
     spw_table_add(&table, "%s", b->account);
     spw_table_add(&table, "state");
     spw_format_span(b->open_for_ms, span, sizeof span);
-    if (b->open_for_ms)
-        spw_table_add(&table, "%s, a probe in %s", b->state, span);
+    if (b->open_for_ms && !is_held(b))
+        spw_table_add(&table, "%s, a probe in %s", words, span);
     else
-        spw_table_add(&table, "%s", b->state);
+        spw_table_add(&table, "%s", words);
     spw_table_add(&table, "by hand");
-    spw_table_add(&table, "%s", strcmp(force, "auto") == 0 ? "no: it decides by itself" : force);
+    if (is_held(b))
+        spw_table_add(&table, "yes: without that it would be %s", b->state);
+    else
+        spw_table_add(&table, "no: it decides by itself");
     if (b->expires_in_ms) {
         spw_format_span(b->expires_in_ms, span, sizeof span);
         spw_table_add(&table, "goes back");

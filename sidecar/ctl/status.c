@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "proto/spillway/v1/control.pb-c.h"
+#include "sidecar/ctl/breaker.h"
 #include "sidecar/ctl/client.h"
 #include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
@@ -95,17 +96,14 @@ static void add_account(struct spw_table *table, const Spillway__V1__AccountStat
     const Spillway__V1__DecisionCounts *d = a->decisions;
     if (!l || !b || !d || !l->rate || !l->pod_rate)
         return;
-    char force[32], gate[32];
-    spw_json_word(&spillway__v1__breaker_force__descriptor, (int)b->force, force, sizeof force);
+    char breaker[64], gate[32];
+    spw_breaker_words(b, breaker, sizeof breaker);
     spw_format_span(b->gate_shut_for_ms, gate, sizeof gate);
     spw_table_add(table, "%s", l->account);
     spw_table_add(table, "%s", l->rate->text);
     spw_table_add(table, "%s", l->pod_rate->text);
     spw_table_add(table, "%" PRIu64 " of %" PRIu64, l->tokens_milli / 1000, l->pod_burst);
-    if (b->force == SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO)
-        spw_table_add(table, "%s", b->state);
-    else
-        spw_table_add(table, "%s, by hand %s", b->state, force);
+    spw_table_add(table, "%s", breaker);
     spw_table_add(table, "%s%s", b->gate_shut_for_ms ? "shut " : "open", b->gate_shut_for_ms ? gate : "");
     spw_table_add(table, "%" PRIu64, d->allowed);
     spw_table_add(table, "%" PRIu64,

@@ -8,6 +8,7 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/conf/conf.h"
+#include "sidecar/ctl/breaker.h"
 #include "sidecar/ctl/client.h"
 #include "sidecar/ctl/table.h"
 #include "sidecar/message/json.h"
@@ -34,16 +35,15 @@ static void print_sentence(const Spillway__V1__WhyAccount *a)
 
 static void print_state(const Spillway__V1__WhyAccount *a)
 {
-    char gate[32];
+    char breaker[64], gate[32];
     const Spillway__V1__Limit *l = a->limit;
     const Spillway__V1__Breaker *b = a->breaker;
     if (!l || !b || !l->rate || !l->pod_rate)
         return;
+    spw_breaker_words(b, breaker, sizeof breaker);
     spw_format_span(b->gate_shut_for_ms, gate, sizeof gate);
-    printf("  limit %s, burst %" PRIu64 ", of %u pods; breaker %s%s; gate %s%s%s\n", l->rate->text, l->burst,
-           l->pods, b->state,
-           b->force != SPILLWAY__V1__BREAKER_FORCE__BREAKER_FORCE_AUTO ? " (held by hand)" : "",
-           b->gate_shut_for_ms ? "shut for " : "open", b->gate_shut_for_ms ? gate : "",
+    printf("  limit %s, burst %" PRIu64 ", of %u pods; breaker %s; gate %s%s%s\n", l->rate->text, l->burst,
+           l->pods, breaker, b->gate_shut_for_ms ? "shut for " : "open", b->gate_shut_for_ms ? gate : "",
            l->killed          ? "; LIMITER OFF: nothing is refused"
            : l->observed_only ? "; LIMITER OBSERVES: nothing is refused"
                               : "");

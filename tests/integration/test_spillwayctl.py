@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -181,6 +182,11 @@ def test_breaker(ctl):
                           ("auto", "auto")):
         assert "In force" in ctl("breaker", command, "main")
         assert json.loads(ctl("breaker", "get", "main", "--json"))["breaker"]["force"] == word
+    ctl("breaker", "open", "main")
+    told = ctl("breaker", "get", "main")
+    assert re.search(r"^state +open, held by hand$", told, re.M) and "it would be closed" in told, told
+    assert "open, held by hand" in ctl("status") and "breaker open, held by hand" in ctl("why")
+    ctl("breaker", "auto", "main")
     assert "dry run" in ctl("breaker", "open", "main", "--dry-run")
     assert json.loads(ctl("breaker", "get", "main", "--json"))["breaker"]["force"] == "auto"
     assert "In force" in ctl("breaker", "reset", "main")
