@@ -290,7 +290,9 @@ static void send(struct spw_reconcile_account *a, struct spw_errand_call *errand
     errand_call->call = &call;
     errand_call->owner = errand;
     a->calls_count++;
-    if (!why && ops->send(ops->owner, errand_call)) {
+    bool sent = !why && ops->send(ops->owner, errand_call);
+    errand_call->call = NULL; /* it was ours, or is the sender's now */
+    if (sent) {
         a->status.calls_total++;
         return;
     }
@@ -615,8 +617,10 @@ void spw_reconcile_destroy(struct spw_reconcile *r)
     if (!r)
         return;
     for (uint32_t i = 0; r->accounts && i <= r->accounts_count; i++) {
-        while (r->accounts[i].works)
-            spw_work_free(r->accounts[i].works);
+        for (struct spw_work *work = r->accounts[i].works, *next; work; work = next) {
+            next = work->next;
+            spw_work_free(work);
+        }
         for (int kind = 0; kind < 2; kind++)
             spw_due_rows_free(&r->accounts[i].due[kind]);
     }
