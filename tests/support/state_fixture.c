@@ -92,6 +92,18 @@ void spw_state_fixture_remove(struct spw_state_fixture *f)
     (void)nftw(f->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+void spw_state_fixture_policy(struct spw_state_fixture *f, void (*change)(struct spw_conf_fallback *))
+{
+    spw_state_fixture_close(f, true);
+    change(&f->conf->fallback);
+    spw_state_fixture_open(f);
+}
+
+int32_t spw_state_fixture_today(void)
+{
+    return (int32_t)(spw_wall_ms() / 86400000);
+}
+
 void spw_state_fixture_rates(struct spw_state_fixture *f)
 {
     static const struct spw_rate_row rows[] = {
@@ -104,7 +116,7 @@ void spw_state_fixture_rates(struct spw_state_fixture *f)
     struct spw_error err = {0};
     memset(&source, 0, sizeof source);
     snprintf(source.name, sizeof source.name, "table");
-    source.as_of_day = (int32_t)(spw_wall_ms() / 86400000);
+    source.as_of_day = spw_state_fixture_today();
     source.rows = rows;
     source.rows_count = sizeof rows / sizeof rows[0];
     CHECK(spw_state_rates_replace(f->state, &source, 1, NULL, &err) == SPW_STATUS_OK, f->dir, err.text);

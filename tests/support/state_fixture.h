@@ -31,6 +31,10 @@ void spw_state_fixture_close(struct spw_state_fixture *f, bool clean_stop);
 void spw_state_fixture_configure(struct spw_state_fixture *f, const char *account_yaml, const char *extra);
 void spw_state_fixture_remove(struct spw_state_fixture *f); /* closes and deletes the directory */
 
+/* Put another policy in force, as a restart with other settings does. */
+void spw_state_fixture_policy(struct spw_state_fixture *f, void (*change)(struct spw_conf_fallback *));
+
+int32_t spw_state_fixture_today(void); /* days since 1970-01-01, UTC */
 /* Put one rate table in force: ZIP 98110 WA 9.2 %, 79703 TX 8.25 %, 97201 OR 0 %, source "table", as of today. */
 void spw_state_fixture_rates(struct spw_state_fixture *f);
 

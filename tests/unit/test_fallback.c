@@ -32,19 +32,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Put another policy in force, as a restart with other settings does. */
-static void policy(void (*change)(struct spw_conf_fallback *))
-{
-    spw_state_fixture_close(&f, true);
-    change(&f.conf->fallback);
-    spw_state_fixture_open(&f);
-}
-
-static int32_t today(void)
-{
-    return (int32_t)(spw_wall_ms() / 86400000);
-}
-
 static void compute(const struct spw_quote_request *q, int32_t day)
 {
     spw_fallback_compute(f.map, q, day * INT64_C(86400000) + NIGHT_MS, lines, &answer);
@@ -76,7 +63,7 @@ static void one_rate(uint32_t combined_ppb)
     row.combined_ppb = combined_ppb;
     memset(&source, 0, sizeof source);
     snprintf(source.name, sizeof source.name, "one");
-    source.as_of_day = today();
+    source.as_of_day = spw_state_fixture_today();
     source.rows = &row;
     source.rows_count = 1;
     assert_int_equal(spw_state_rates_replace(f.state, &source, 1, NULL, &err), SPW_STATUS_OK);
@@ -90,13 +77,13 @@ static void zip_plus_4(void **state)
     (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct spw_quote_request q = quote(&line, 1, "TX", zips[i]);
-        compute(&q, today());
+        compute(&q, spw_state_fixture_today());
         assert_int_equal(answer.why_not, SPW_ANSWERED);
         assert_int_equal(answer.tax_minor, 825);
         assert_int_equal(answer.match, SPW_MATCH_ZIP5);
     }
     struct spw_quote_request q = quote(&line, 1, "TX", "7970");
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_PLACE);
 }
 
@@ -106,15 +93,15 @@ static void unknown_is_not_zero(void **state)
     const struct spw_line line = {"1", NULL, 0, 10000};
     (void)state;
     struct spw_quote_request q = quote(&line, 1, "TX", "79999");
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
     q = quote(&line, 1, "OR", "97201");
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_ANSWERED);
     assert_int_equal(answer.match, SPW_MATCH_ZIP5);
     assert_int_equal(answer.tax_minor, 0);
     q = quote(&line, 1, NULL, NULL);
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
 }
 
@@ -128,15 +115,15 @@ static void exemption(void **state)
     seven.customer_id = "7";
     seven.exemption = "resale";
     eight.customer_id = "8";
-    compute(&seven, today());
+    compute(&seven, spw_state_fixture_today());
     assert_int_equal(answer.match, SPW_MATCH_EXEMPT);
     assert_int_equal(answer.tax_minor, 0);
     assert_int_equal(answer.taxable_minor, 0);
     assert_non_null(strstr(answer.assumptions, "resale"));
-    compute(&eight, today());
+    compute(&eight, spw_state_fixture_today());
     assert_int_equal(answer.tax_minor, 400);
     eight.exemption = "";
-    compute(&eight, today());
+    compute(&eight, spw_state_fixture_today());
     assert_int_equal(answer.tax_minor, 400);
 }
 
@@ -158,12 +145,12 @@ static void half_up(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(spw_tax_minor(cases[i].amount, cases[i].ppb), cases[i].tax);
-    policy(no_shipping_tax);
+    spw_state_fixture_policy(&f, no_shipping_tax);
     one_rate(107500000);
     const struct spw_line line = {"1", NULL, 0, 2499};
     struct spw_quote_request q = quote(&line, 1, "TX", "79703");
     q.shipping_minor = 644;
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.tax_minor, 269);
     assert_int_equal(answer.total_minor + answer.tax_minor, 3412);
     assert_int_equal(answer.taxable_minor, 2499);
@@ -188,9 +175,9 @@ static void rounding(void **state)
         exact += many[i].amount_minor;
     for (unsigned k = 0; k < 2; k++) {
         if (k)
-            policy(per_order);
+            spw_state_fixture_policy(&f, per_order);
         struct spw_quote_request q = quote(many, 100, "TX", "79703");
-        compute(&q, today());
+        compute(&q, spw_state_fixture_today());
         assert_int_equal(answer.why_not, SPW_ANSWERED);
         tax[k] = answer.tax_minor;
         int64_t sum = 0;
@@ -215,7 +202,7 @@ static void nexus(void **state)
 {
     const struct spw_line line = {"1", NULL, 0, 10000};
     (void)state;
-    policy(nexus_wa_only);
+    spw_state_fixture_policy(&f, nexus_wa_only);
     static const struct {
         const char *state, *zip;
         enum spw_match match;
@@ -227,14 +214,14 @@ static void nexus(void **state)
                  {"tx", "79999", SPW_MATCH_NO_NEXUS, 0}};
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct spw_quote_request q = quote(&line, 1, cases[i].state, cases[i].zip);
-        compute(&q, today());
+        compute(&q, spw_state_fixture_today());
         assert_int_equal(answer.why_not, SPW_ANSWERED);
         assert_int_equal(answer.match, cases[i].match);
         assert_int_equal(answer.tax_minor, cases[i].tax);
     }
     struct spw_quote_request q =
         quote(&line, 1, NULL, "99999"); /* an unknown state is not taken for one without */
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
 }
 
@@ -254,19 +241,19 @@ static void tax_codes(void **state)
 {
     struct spw_line line[3] = {{"a", "FOOD", 0, 10000}, {"b", "LEARN", 0, 10000}, {"c", "OTHER", 0, 10000}};
     (void)state;
-    policy(some_codes);
+    spw_state_fixture_policy(&f, some_codes);
     struct spw_quote_request q = quote(line, 3, "TX", "79703");
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.tax_minor, 1650);
     assert_int_equal(lines[0].taxable_minor, 0);
     assert_non_null(strstr(answer.assumptions, "line a: FOOD exempt by rule\n"));
     assert_non_null(strstr(answer.assumptions, "line b: LEARN at general rate\n"));
     assert_int_equal(answer.assumptions_bytes, strlen(answer.assumptions));
     line[2].tax_code = "NEVER";
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_TAX_CODE);
     q.exemption = "resale"; /* an exempt buyer owes nothing on it either */
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_ANSWERED);
     assert_int_equal(answer.tax_minor, 0);
 }
@@ -287,15 +274,15 @@ static void no_rate_policies(void **state)
     const struct spw_line line = {"1", NULL, 0, 10000};
     struct spw_quote_request q = quote(&line, 1, "TX", "79999");
     (void)state;
-    policy(use_state_average);
-    compute(&q, today());
+    spw_state_fixture_policy(&f, use_state_average);
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.match, SPW_MATCH_STATE);
     assert_int_equal(answer.tax_minor, 825);
     q.ship_to.state = "NY";
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
-    policy(use_default_rate);
-    compute(&q, today());
+    spw_state_fixture_policy(&f, use_default_rate);
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.match, SPW_MATCH_DEFAULT);
     assert_int_equal(answer.tax_minor, 1000);
     assert_int_equal(answer.source.as_of_day, 0);
@@ -306,7 +293,7 @@ static void age(void **state)
 {
     const struct spw_line line = {"1", NULL, 0, 10000};
     struct spw_quote_request q = quote(&line, 1, "TX", "79703");
-    int32_t day = today();
+    int32_t day = spw_state_fixture_today();
     (void)state;
     compute(&q, day - 5); /* a clock behind the table's date */
     assert_int_equal(answer.age_days, 0);
@@ -319,7 +306,7 @@ static void age(void **state)
     assert_int_equal(answer.why_not, SPW_ANSWERED);
     compute(&q, day + 121);
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_TOO_OLD);
-    policy(use_default_rate);
+    spw_state_fixture_policy(&f, use_default_rate);
     compute(&q, day + 121);
     assert_int_equal(answer.match, SPW_MATCH_DEFAULT);
     assert_false(answer.stale);
@@ -331,7 +318,7 @@ static void state_and_zip_disagree(void **state)
     const struct spw_line line = {"1", NULL, 0, 10000};
     struct spw_quote_request q = quote(&line, 1, "NY", "98110");
     (void)state;
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.tax_minor, 920);
     assert_non_null(strstr(answer.assumptions, "WA is the state of the ZIP code"));
 }
@@ -341,11 +328,11 @@ static void many_notes(void **state)
 {
     static struct spw_line many[SPW_LINES_MAX_COUNT];
     (void)state;
-    policy(some_codes);
+    spw_state_fixture_policy(&f, some_codes);
     for (unsigned i = 0; i < SPW_LINES_MAX_COUNT; i++)
         many[i] = (struct spw_line){"a line with a long name of its own", "LEARN", 0, 100};
     struct spw_quote_request q = quote(many, SPW_LINES_MAX_COUNT, "TX", "79703");
-    compute(&q, today());
+    compute(&q, spw_state_fixture_today());
     assert_int_equal(answer.why_not, SPW_ANSWERED);
     assert_int_equal(answer.tax_minor, 8 * SPW_LINES_MAX_COUNT);
     assert_in_range(answer.assumptions_bytes, SPW_ASSUMPTIONS_MAX_BYTES - 100, SPW_ASSUMPTIONS_MAX_BYTES - 1);

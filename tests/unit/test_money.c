@@ -30,19 +30,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Put another policy in force, as a restart with other settings does. */
-static void policy(void (*change)(struct spw_conf_fallback *))
-{
-    spw_state_fixture_close(&f, true);
-    change(&f.conf->fallback);
-    spw_state_fixture_open(&f);
-}
-
-static int32_t today(void)
-{
-    return (int32_t)(spw_wall_ms() / 86400000);
-}
-
 static struct spw_rate_row row(const char *country, const char *region, uint32_t zip, uint32_t combined_ppb)
 {
     struct spw_rate_row r;
@@ -61,7 +48,7 @@ static void rates(const struct spw_rate_row *rows, size_t count)
     struct spw_error err;
     memset(&source, 0, sizeof source);
     snprintf(source.name, sizeof source.name, "table");
-    source.as_of_day = today() - 27;
+    source.as_of_day = spw_state_fixture_today() - 27;
     source.rows = rows;
     source.rows_count = count;
     assert_int_equal(spw_state_rates_replace(f.state, &source, 1, NULL, &err), SPW_STATUS_OK);
@@ -89,7 +76,7 @@ static struct spw_quote_request quote(const struct spw_line *line, uint32_t coun
 
 static void compute(const struct spw_quote_request *q)
 {
-    spw_fallback_compute(f.map, q, today() * INT64_C(86400000) + NIGHT_MS, lines, &answer);
+    spw_fallback_compute(f.map, q, spw_state_fixture_today() * INT64_C(86400000) + NIGHT_MS, lines, &answer);
 }
 
 static void learn(const char *zip, const char *code, uint32_t ppb, int32_t day)
@@ -122,7 +109,7 @@ static void order_of_three_parts(void **state)
 {
     const struct spw_line line[2] = {{"1", "P0000000", 2000000, 3998}, {"2", "PC040100", 1000000, 2500}};
     (void)state;
-    policy(learn_codes);
+    spw_state_fixture_policy(&f, learn_codes);
     one_rate(92000000);
     struct spw_quote_request q = quote(line, 2, "WA", "98110-1234");
     q.shipping_minor = 795;
@@ -188,7 +175,7 @@ static void line_or_order(void **state)
     struct spw_quote_request q = quote(line, 10, "WA", "98110");
     compute(&q);
     assert_int_equal(answer.tax_minor, 10);
-    policy(per_order);
+    spw_state_fixture_policy(&f, per_order);
     one_rate(92000000);
     compute(&q);
     assert_int_equal(answer.tax_minor, 6);
@@ -317,7 +304,7 @@ static void shipping(void **state)
     const struct spw_line line = {"1", NULL, 0, 10000};
     (void)state;
     for (int round = 0; round < 2; round++) {
-        policy(round ? shipping_only_in_wa : no_shipping_in_wa);
+        spw_state_fixture_policy(&f, round ? shipping_only_in_wa : no_shipping_in_wa);
         rates(rows, 2);
         for (int wa = 0; wa < 2; wa++) {
             struct spw_quote_request q = quote(&line, 1, NULL, wa ? "98110" : "97201");
@@ -336,11 +323,11 @@ static void learned_rule(void **state)
 {
     const struct spw_line line[2] = {{"1", "P0000000", 0, 10000}, {"2", "PC040100", 0, 10000}};
     (void)state;
-    policy(learn_codes);
+    spw_state_fixture_policy(&f, learn_codes);
     one_rate(92000000);
     struct spw_quote_request q = quote(line, 2, "WA", "98110-1234");
-    learn("98110-1234", "PC040100", 25000000, today());
-    learn("98110-1234", "P0000000", 1, today()); /* its rule is the general rate */
+    learn("98110-1234", "PC040100", 25000000, spw_state_fixture_today());
+    learn("98110-1234", "P0000000", 1, spw_state_fixture_today()); /* its rule is the general rate */
     compute(&q);
     assert_int_equal(lines[0].tax_minor, 920);
     assert_int_equal(lines[1].tax_minor, 250);
@@ -365,14 +352,15 @@ static void learned_rule(void **state)
     assert_string_equal(answer.assumptions, "line 2: PC040100 at general rate\n");
     /* Too old, or learned after the day of the sale: it says nothing. */
     q.ship_from.state = "TX";
-    spw_fallback_compute(f.map, &q, (today() + 93) * INT64_C(86400000) + NIGHT_MS, lines, &answer);
+    spw_fallback_compute(f.map, &q, (spw_state_fixture_today() + 93) * INT64_C(86400000) + NIGHT_MS, lines,
+                         &answer);
     assert_int_equal(answer.tax_minor, 250);
-    learn("98110", "PC040100", 25000000, today() - 121);
+    learn("98110", "PC040100", 25000000, spw_state_fixture_today() - 121);
     compute(&q);
     assert_int_equal(answer.tax_minor, 920);
-    learn("98110", "PC040100", 25000000, today());
+    learn("98110", "PC040100", 25000000, spw_state_fixture_today());
     char date[16];
-    spw_format_day(today() - 10, date, sizeof date);
+    spw_format_day(spw_state_fixture_today() - 10, date, sizeof date);
     q.date = date;
     compute(&q);
     assert_int_equal(answer.tax_minor, 920);
@@ -386,19 +374,20 @@ static void learned_without_table(void **state)
     (void)state;
     compute(&q);
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
-    learn("98110", NULL, 72500000, today());
+    learn("98110", NULL, 72500000, spw_state_fixture_today());
     compute(&q);
     assert_int_equal(answer.tax_minor, 725);
     assert_int_equal(answer.match, SPW_MATCH_LEARNED);
     assert_non_null(strstr(answer.assumptions, "at 0.0725, learned 20"));
-    learn("98110", NULL, 0, today());
+    learn("98110", NULL, 0, spw_state_fixture_today());
     compute(&q);
     assert_int_equal(answer.why_not, SPW_ANSWERED);
     assert_int_equal(answer.tax_minor, 0);
     q = quote(&known, 1, "OR", "97201");
     compute(&q);
     assert_int_equal(answer.why_not, SPW_NO_ANSWER_RATE);
-    learn("97201", "P9", 11000000, today()); /* whatever the code's rule: better than nothing */
+    learn("97201", "P9", 11000000,
+          spw_state_fixture_today()); /* whatever the code's rule: better than nothing */
     compute(&q);
     assert_int_equal(answer.tax_minor, 110);
     assert_int_equal(answer.match, SPW_MATCH_LEARNED);
@@ -413,10 +402,10 @@ static void mixed_per_order(void **state)
 {
     const struct spw_line line[3] = {{"1", NULL, 0, 1005}, {"2", "PC040100", 0, 1005}, {"3", NULL, 0, 1005}};
     (void)state;
-    policy(learn_codes);
-    policy(per_order);
+    spw_state_fixture_policy(&f, learn_codes);
+    spw_state_fixture_policy(&f, per_order);
     one_rate(92000000);
-    learn("98110", "PC040100", 50000000, today());
+    learn("98110", "PC040100", 50000000, spw_state_fixture_today());
     struct spw_quote_request q = quote(line, 3, "WA", "98110");
     compute(&q);
     /* 0.9246 + 0.50250 + 0.9246 = 2.3517 */
@@ -432,8 +421,8 @@ static void day_and_code(void **state)
     const struct spw_line line[2] = {{"1", NULL, 0, 10000}, {"2", "BOOKS", 0, 10000}};
     char date[16];
     (void)state;
-    rows[0].valid_to_day = (uint32_t)today() - 1;
-    rows[1].valid_from_day = (uint32_t)today();
+    rows[0].valid_to_day = (uint32_t)spw_state_fixture_today() - 1;
+    rows[1].valid_from_day = (uint32_t)spw_state_fixture_today();
     rows[2].tax_code_hash = spw_tax_code_hash("BOOKS");
     rates(rows, 3);
     struct spw_quote_request q = quote(line, 2, "WA", "98110");
@@ -442,7 +431,7 @@ static void day_and_code(void **state)
     assert_int_equal(lines[1].tax_minor, 0);
     assert_int_equal(answer.match, SPW_MATCH_MIXED);
     assert_string_equal(answer.assumptions, "line 2: BOOKS at 0, its own rate of table\n");
-    spw_format_day(today() - 1, date, sizeof date);
+    spw_format_day(spw_state_fixture_today() - 1, date, sizeof date);
     q.date = date;
     compute(&q);
     assert_int_equal(lines[0].tax_minor, 900);
@@ -454,10 +443,10 @@ static void midnight(void **state)
     struct spw_rate_row rows[] = {row("US", "AZ", 85001, 86000000), row("US", "AZ", 85001, 91000000)};
     const struct spw_line line = {"1", NULL, 0, 10000};
     struct spw_quote_request q = quote(&line, 1, "AZ", "85001");
-    int64_t midnight_ms = (today() + 1) * INT64_C(86400000) + INT64_C(7) * 3600000;
+    int64_t midnight_ms = (spw_state_fixture_today() + 1) * INT64_C(86400000) + INT64_C(7) * 3600000;
     (void)state;
-    rows[0].valid_to_day = (uint32_t)today();
-    rows[1].valid_from_day = (uint32_t)today() + 1;
+    rows[0].valid_to_day = (uint32_t)spw_state_fixture_today();
+    rows[1].valid_from_day = (uint32_t)spw_state_fixture_today() + 1;
     rates(rows, 2);
     spw_fallback_compute(f.map, &q, midnight_ms - 1, lines, &answer);
     assert_int_equal(lines[0].tax_minor, 860);

@@ -29,11 +29,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int32_t today(void)
-{
-    return (int32_t)(spw_wall_ms() / 86400000);
-}
-
 static struct spw_rate_row row(const char *region, uint32_t zip, uint32_t combined_ppb)
 {
     struct spw_rate_row r;
@@ -147,11 +142,11 @@ static void tax_codes(void **state)
                                         coded(row("PA", 19104, 55), "CLOTHING")};
     (void)state;
     replace(rows, 3, "coded");
-    assert_int_equal(rate_on("PA", "19103", NULL, today()), 80);
-    assert_int_equal(rate_on("PA", "19103", "CLOTHING", today()), 0);
-    assert_int_equal(rate_on("PA", "19104", "CLOTHING", today()), 55);
-    assert_int_equal(rate_on("PA", "19103", "BOOKS", today()), 80);
-    assert_int_equal(rate_on("PA", "19104", NULL, today()),
+    assert_int_equal(rate_on("PA", "19103", NULL, spw_state_fixture_today()), 80);
+    assert_int_equal(rate_on("PA", "19103", "CLOTHING", spw_state_fixture_today()), 0);
+    assert_int_equal(rate_on("PA", "19104", "CLOTHING", spw_state_fixture_today()), 55);
+    assert_int_equal(rate_on("PA", "19103", "BOOKS", spw_state_fixture_today()), 80);
+    assert_int_equal(rate_on("PA", "19104", NULL, spw_state_fixture_today()),
                      80); /* the average; the coded row is none of its rows */
 }
 
@@ -167,10 +162,10 @@ static void states_and_countries(void **state)
         row("WA", 98110, 92), stated, row("WI", 53703, 55), least, alone, ontario, canada};
     (void)state;
     replace(rows, 7, "levels");
-    assert_int_equal(rate_on("WA", NULL, NULL, today()), 90); /* stated: no mean is made */
-    assert_int_equal(rate_on("WI", NULL, NULL, today()),
+    assert_int_equal(rate_on("WA", NULL, NULL, spw_state_fixture_today()), 90); /* stated: no mean is made */
+    assert_int_equal(rate_on("WI", NULL, NULL, spw_state_fixture_today()),
                      55); /* a mean is better than the state's own part alone */
-    assert_int_equal(rate_on("GA", NULL, NULL, today()), 40);
+    assert_int_equal(rate_on("GA", NULL, NULL, spw_state_fixture_today()), 40);
     struct spw_rate_question question = {.country = "CA", .state = "ON", .zip = "K1A 0B1"};
     struct spw_rate_lookup found;
     struct spw_error err;
@@ -189,19 +184,20 @@ static void upserts(void **state)
     (void)state;
     const struct spw_rate_row fresh = row("OR", 97201, 1);
     assert_int_equal(upsert(&fresh, 1, "before"), SPW_STATUS_OK); /* also where there is no table yet */
-    assert_int_equal(rate_on(NULL, "97201", NULL, today()), 1);
+    assert_int_equal(rate_on(NULL, "97201", NULL, spw_state_fixture_today()), 1);
     replace(first, 2, "first");
-    assert_int_equal(rate_on(NULL, "97201", NULL, today()), -1);
-    const struct spw_rate_row more[] = {row("WA", 98110, 93), row("WA", 98003, 101),
-                                        dated(row("WA", 98101, 99), (uint32_t)today() + 10, 0),
-                                        coded(row("WA", 98110, 0), "FOOD")};
+    assert_int_equal(rate_on(NULL, "97201", NULL, spw_state_fixture_today()), -1);
+    const struct spw_rate_row more[] = {
+        row("WA", 98110, 93), row("WA", 98003, 101),
+        dated(row("WA", 98101, 99), (uint32_t)spw_state_fixture_today() + 10, 0),
+        coded(row("WA", 98110, 0), "FOOD")};
     assert_int_equal(upsert(more, 4, "fixes"), SPW_STATUS_OK);
-    assert_int_equal(rate_on(NULL, "98110", NULL, today()), 93);
-    assert_int_equal(rate_on(NULL, "98110", "FOOD", today()), 0);
-    assert_int_equal(rate_on(NULL, "98003", NULL, today()), 101);
-    assert_int_equal(rate_on(NULL, "98101", NULL, today()), 100);
-    assert_int_equal(rate_on(NULL, "98101", NULL, today() + 9), 100);
-    assert_int_equal(rate_on(NULL, "98101", NULL, today() + 10), 99);
+    assert_int_equal(rate_on(NULL, "98110", NULL, spw_state_fixture_today()), 93);
+    assert_int_equal(rate_on(NULL, "98110", "FOOD", spw_state_fixture_today()), 0);
+    assert_int_equal(rate_on(NULL, "98003", NULL, spw_state_fixture_today()), 101);
+    assert_int_equal(rate_on(NULL, "98101", NULL, spw_state_fixture_today()), 100);
+    assert_int_equal(rate_on(NULL, "98101", NULL, spw_state_fixture_today() + 9), 100);
+    assert_int_equal(rate_on(NULL, "98101", NULL, spw_state_fixture_today() + 10), 99);
     struct spw_rates_view view;
     spw_state_rates_view(f.state, &view);
     assert_int_equal(view.version, 2);
@@ -212,13 +208,13 @@ static void upserts(void **state)
     /* One without days stands for all of them, whatever was said of single ones. */
     const struct spw_rate_row always = row("WA", 98101, 7);
     assert_int_equal(upsert(&always, 1, "fixes"), SPW_STATUS_OK);
-    assert_int_equal(rate_on(NULL, "98101", NULL, today()), 7);
-    assert_int_equal(rate_on(NULL, "98101", NULL, today() + 10), 7);
+    assert_int_equal(rate_on(NULL, "98101", NULL, spw_state_fixture_today()), 7);
+    assert_int_equal(rate_on(NULL, "98101", NULL, spw_state_fixture_today() + 10), 7);
     /* Adopted with all of it. */
     spw_state_fixture_close(&f, false);
     spw_state_fixture_open(&f);
-    assert_int_equal(rate_on(NULL, "98110", NULL, today()), 93);
-    assert_int_equal(rate_on(NULL, "98110", "FOOD", today()), 0);
+    assert_int_equal(rate_on(NULL, "98110", NULL, spw_state_fixture_today()), 93);
+    assert_int_equal(rate_on(NULL, "98110", "FOOD", spw_state_fixture_today()), 0);
 }
 
 /* The room of replaced records comes back: a place may be put in any number of times, and nothing else is lost. */
@@ -241,11 +237,11 @@ static void upserts_without_end(void **state)
         told += view.nearly_full;
     }
     assert_in_range(told, 1, 4999);
-    assert_int_equal(rate_on(NULL, "98001", NULL, today()), 1000 + 4999);
+    assert_int_equal(rate_on(NULL, "98001", NULL, spw_state_fixture_today()), 1000 + 4999);
     for (uint32_t i = 3; i < 850; i++) {
         char zip[8];
         snprintf(zip, sizeof zip, "%u", 98000 + i);
-        assert_int_equal(rate_on(NULL, zip, NULL, today()), i);
+        assert_int_equal(rate_on(NULL, zip, NULL, spw_state_fixture_today()), i);
     }
     assert_true(view.version > 1 && view.records_count <= view.capacity_count);
     assert_int_equal(view.sources_count, 2);
@@ -256,8 +252,8 @@ static void upserts_without_end(void **state)
     struct spw_error err;
     assert_int_equal(spw_state_rates_upsert(f.state, &many, NULL, &err), SPW_STATUS_FULL);
     assert_non_null(strstr(err.text, "segment.rate_records"));
-    assert_int_equal(rate_on(NULL, "97000", NULL, today()), -1);
-    assert_int_equal(rate_on(NULL, "98001", NULL, today()), 1000 + 4999);
+    assert_int_equal(rate_on(NULL, "97000", NULL, spw_state_fixture_today()), -1);
+    assert_int_equal(rate_on(NULL, "98001", NULL, spw_state_fixture_today()), 1000 + 4999);
     free(rows);
 }
 
@@ -276,11 +272,11 @@ static void upsert_all_or_none(void **state)
         rows[i].plus4_hi = (uint16_t)(2 * i);
     }
     assert_int_equal(upsert(rows, 300, "crowd"), SPW_STATUS_FULL);
-    assert_int_equal(rate_on(NULL, "98110", NULL, today()), 1);
-    assert_int_equal(rate_on(NULL, "79703-0002", NULL, today()), -1);
+    assert_int_equal(rate_on(NULL, "98110", NULL, spw_state_fixture_today()), 1);
+    assert_int_equal(rate_on(NULL, "79703-0002", NULL, spw_state_fixture_today()), -1);
     assert_int_equal(upsert(rows, 200, "crowd"), SPW_STATUS_OK);
-    assert_int_equal(rate_on(NULL, "98110", NULL, today()), 2);
-    assert_int_equal(rate_on(NULL, "79703-0398", NULL, today()), 199);
+    assert_int_equal(rate_on(NULL, "98110", NULL, spw_state_fixture_today()), 2);
+    assert_int_equal(rate_on(NULL, "79703-0398", NULL, spw_state_fixture_today()), 199);
     free(rows);
 }
 
@@ -294,7 +290,8 @@ static void upserts_under_readers(void **state)
     pid_t child = fork();
     if (child == 0) {
         static const uint32_t levels[] = {SPW_RATE_ZIP5, 0};
-        struct spw_place place = {.country = "US", .zip5 = 98110, .has_zip = true, .day = (uint32_t)today()};
+        struct spw_place place = {
+            .country = "US", .zip5 = 98110, .has_zip = true, .day = (uint32_t)spw_state_fixture_today()};
         for (uint32_t last = 0; last < 1000 + 20000;) {
             struct spw_rate_record record;
             struct spw_source source;
@@ -405,7 +402,7 @@ static void learned_survives(void **state)
     assert_non_null(strstr(spw_state_origin(f.state), "replaced"));
     assert_int_equal(learned("main", "TX", "98110", "PC1"), 50);
     assert_int_equal(learned("main", "TX", "98110", "PC2"), 61);
-    assert_int_equal(rate_on(NULL, "98110", NULL, today()), 1);
+    assert_int_equal(rate_on(NULL, "98110", NULL, spw_state_fixture_today()), 1);
 }
 
 /* Far more than there is room for: the room is not left, the newest are there, and what gave way is counted. */
