@@ -40,7 +40,7 @@ static const char COMMON_HELP[] =
 static const char TOP_EXAMPLES[] =
     "Orders fall back? First why, which says what would help, then one of:\n"
     "  spillwayctl why\n"
-    "  spillwayctl limits set main --rate 150/s --burst 300\n"
+    "  spillwayctl limits set main --rate 150/s --burst 300 --for 2h\n"
     "  spillwayctl breaker reset main\n"
     "  spillwayctl rates load zip5.csv.gz --as-of 2025-11-01 --source vendor-2025-11\n\n"
     "To be reconciled:\n"
