@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PUBLIC = ["spw_status.h", "spw_quote.h", "spw_client.h"]
 ORDER = ["spw_status.h", "spw_quote.h", "spw_atomic.h", "spw_layout.h", "spw_latch.h", "spw_gcra.h", "spw_map.h",
          "spw_slot.h", "spw_bucket.h", "spw_breaker.h", "spw_gate.h", "spw_permit.h", "spw_admission.h", "spw_ref.h", "spw_text.h",
-         "spw_rates.h", "spw_fallback.h", "spw_cell.h", "spw_flag.h", "spw_client.h"]
+         "spw_rates.h", "spw_fallback.h", "spw_cell.h", "spw_flag.h", "spw_exchange.h", "spw_client.h"]
 SIDECAR_ONLY = re.compile(r"/\* SIDECAR ONLY.*?/\* END SIDECAR ONLY \*/\n", re.S)
 STEPS = re.compile(r"/\* Nothing, except in tests/model(?s:.*?)#endif\n\n|^ *SPW_STEP_(?:SEE|SET)\(.*\);\n", re.M)
 EXTERN_C = re.compile(r"#ifdef __cplusplus\n(extern \"C\" \{|\})\n#endif\n")
