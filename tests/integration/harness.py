@@ -45,16 +45,26 @@ def until(condition, what="it"):
         time.sleep(0.01)
 
 
-HANDED_OUT = set()
+PORTS_PER_BLOCK = 200
+block_owners = []  # a socket at the first port of each block that is this process's: other tests run beside it
+block_ports = []   # not handed out yet
 
 
 def free_port():
-    """Below the ports the kernel hands out by itself, so that nobody gets it by chance before it is used."""
+    """Below the ports the kernel hands out by itself, and in a block that no other process hands ports out of, so that
+    nobody gets it before it is used."""
     while True:
-        port = random.randrange(10000, 32000)
-        if port in HANDED_OUT:
-            continue
-        HANDED_OUT.add(port)
+        if not block_ports:
+            first = random.randrange(10000, 32000, PORTS_PER_BLOCK)
+            owner = socket.socket()
+            try:
+                owner.bind(("127.0.0.1", first))
+            except OSError:
+                owner.close()
+                continue
+            block_owners.append(owner)
+            block_ports.extend(range(first + 1, first + PORTS_PER_BLOCK))
+        port = block_ports.pop()
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))

@@ -203,7 +203,8 @@ def round_of(directory, seed):
 
 
 def test_each_answer(tmp_path):
-    begin = SEED or random.randrange(1, 1 << 32)
+    # The usual run is the same each time; a longer one begins anywhere.
+    begin = SEED or (random.randrange(1, 1 << 32) if "SPW_REPLAY_ROUNDS" in os.environ else 1)
     print("SPW_SEED", begin)
     for seed in range(begin, begin + (1 if SEED else ROUNDS)):
         round_of(tmp_path, seed)
