@@ -17,6 +17,9 @@
 
 #define LOOK_NS UINT64_C(2000000000)
 
+/* Of a directory of rate files: a path of the configuration, and what the fetched ones' has behind it. */
+#define DIRECTORY_BYTES (SPW_PATH_BYTES + 16)
+
 struct spw_rate_watch {
     struct spw_loop *loop;
     struct spw_state *state;
@@ -62,7 +65,7 @@ static uint64_t directory_print(const char *path)
     if (!dir)
         return 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
-        char full[SPW_PATH_BYTES + sizeof entry->d_name];
+        char full[DIRECTORY_BYTES + sizeof entry->d_name];
         snprintf(full, sizeof full, "%s/%s", path, entry->d_name);
         if (entry->d_name[0] != '.')
             sum += file_print(full);
@@ -75,7 +78,7 @@ static uint64_t directory_print(const char *path)
 static uint64_t look(const struct spw_conf *conf)
 {
     const struct spw_conf_fallback *fallback = &conf->fallback;
-    char fetched[SPW_PATH_BYTES + 16];
+    char fetched[DIRECTORY_BYTES];
     uint64_t print = fallback->rates_dir[0] ? directory_print(fallback->rates_dir) : 0;
     for (uint32_t i = 0; i < fallback->rate_files_count; i++)
         print = fold(print, file_print(fallback->rate_files[i].file));

@@ -211,6 +211,9 @@ static void link_prev(const struct spw_conf_segment *s, const char *name)
 
 static bool add_prev(struct spw_state *state, const char *name, uint64_t now_ns)
 {
+    size_t name_bytes = strlen(name) + 1;
+    if (name_bytes > sizeof state->prev->name) /* not of our making */
+        return false;
     for (struct spw_prev *known = state->prev; known; known = known->next) {
         if (strcmp(known->name, name) == 0)
             return true;
@@ -228,7 +231,7 @@ static bool add_prev(struct spw_state *state, const char *name, uint64_t now_ns)
         free(prev);
         return false;
     }
-    snprintf(prev->name, sizeof prev->name, "%s", name);
+    memcpy(prev->name, name, name_bytes);
     prev->since_ns = now_ns;
     prev->next = state->prev;
     state->prev = prev;

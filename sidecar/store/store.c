@@ -62,7 +62,7 @@
 
 #define MAPS_MAX_COUNT    16 /* the segment in use and former ones; main hands over the next as they are done */
 #define POLL_MS           20 /* between two looks at the hints while records come */
-#define IDLE_POLL_MS      100 /* the same when none has come for BUSY_MS: the most a client's record then waits */
+#define IDLE_POLL_MS      200 /* the same when none has come for BUSY_MS: the most a client's record then waits */
 #define BUSY_MS           2000
 #define FULL_LOOK_MS      500 /* however little the hint says: a writer may die between READY and the hint */
 #define BACK_OFF_FIRST_MS 100
