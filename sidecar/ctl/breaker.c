@@ -81,22 +81,30 @@ static void print_breaker(const Spillway__V1__Breaker *b)
     spw_table_print(&table);
 }
 
+static void show_breaker(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    const Spillway__V1__Breaker *breaker = ((const Spillway__V1__GetBreakerReply *)reply)->breaker;
+    (void)request;
+    if (breaker)
+        print_breaker(breaker);
+}
+
 static int run_get(struct spw_ctl *ctl)
 {
     Spillway__V1__GetBreakerRequest request = SPILLWAY__V1__GET_BREAKER_REQUEST__INIT;
     request.account = ctl->arguments[0];
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Breakers/Get", &request.base,
-                                &spillway__v1__get_breaker_reply__descriptor, &reply);
-    if (code)
-        return code;
-    const Spillway__V1__Breaker *breaker = ((const Spillway__V1__GetBreakerReply *)reply)->breaker;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else if (breaker)
-        print_breaker(breaker);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Breakers/Get", &request.base,
+                           &spillway__v1__get_breaker_reply__descriptor, show_breaker);
+}
+
+static void show_set(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    const Spillway__V1__SetBreakerReply *set = (const Spillway__V1__SetBreakerReply *)reply;
+    (void)request;
+    if (!set->breaker)
+        return;
+    print_breaker(set->breaker);
+    spw_print_in_force(set->dry_run, set->breaker->expires_in_ms);
 }
 
 static int change(struct spw_ctl *ctl, Spillway__V1__SetBreakerRequest *request)
@@ -113,20 +121,8 @@ static int change(struct spw_ctl *ctl, Spillway__V1__SetBreakerRequest *request)
         return SPW_CTL_USAGE;
     request->has_for_ms = has_for;
     request->has_dry_run = request->dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Breakers/Set", &request->base,
-                                &spillway__v1__set_breaker_reply__descriptor, &reply);
-    if (code)
-        return code;
-    const Spillway__V1__SetBreakerReply *set = (const Spillway__V1__SetBreakerReply *)reply;
-    if (ctl->json) {
-        spw_json_print(spw_json_of_message(reply), false);
-    } else if (set->breaker) {
-        print_breaker(set->breaker);
-        spw_print_in_force(set->dry_run, set->breaker->expires_in_ms);
-    }
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Breakers/Set", &request->base,
+                           &spillway__v1__set_breaker_reply__descriptor, show_set);
 }
 
 static int force(struct spw_ctl *ctl, Spillway__V1__BreakerForce value)

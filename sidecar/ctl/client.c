@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "sidecar/ctl/credentials.h"
+#include "sidecar/message/json.h"
 
 #define UNARY_TIMEOUT_MS 10000
 
@@ -314,4 +315,19 @@ int spw_client_unary(const struct spw_ctl *ctl, const char *method, const Protob
         *reply = NULL;
     }
     return code;
+}
+
+int spw_client_show(const struct spw_ctl *ctl, const char *method, const ProtobufCMessage *request,
+                    const ProtobufCMessageDescriptor *descriptor, spw_show_fn *show)
+{
+    ProtobufCMessage *reply;
+    int code = spw_client_unary(ctl, method, request, descriptor, &reply);
+    if (code)
+        return code;
+    if (ctl->json)
+        spw_json_print(spw_json_of_message(reply), false);
+    else
+        show(request, reply);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return SPW_CTL_OK;
 }

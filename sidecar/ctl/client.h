@@ -23,6 +23,12 @@ void spw_client_close(struct spw_client *client);
 int spw_client_unary(const struct spw_ctl *ctl, const char *method, const ProtobufCMessage *request,
                      const ProtobufCMessageDescriptor *descriptor, ProtobufCMessage **reply);
 
+/* What people read of the reply to that request. */
+typedef void spw_show_fn(const ProtobufCMessage *request, const ProtobufCMessage *reply);
+/* The same, and the reply shown: as JSON when the command line asks for it, else by `show`. */
+int spw_client_show(const struct spw_ctl *ctl, const char *method, const ProtobufCMessage *request,
+                    const ProtobufCMessageDescriptor *descriptor, spw_show_fn *show);
+
 /* Streams. timeout_ms is used unless the command line gives one. */
 struct spw_client_call *spw_client_begin(struct spw_client *client, const char *method, uint64_t timeout_ms);
 bool spw_client_send(struct spw_client_call *call,

@@ -8,7 +8,6 @@
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
 #include "sidecar/ctl/table.h"
-#include "sidecar/message/json.h"
 
 static void print_gate(const Spillway__V1__Gate *gate)
 {
@@ -27,22 +26,30 @@ static void print_gate(const Spillway__V1__Gate *gate)
     spw_table_print(&table);
 }
 
+static void show_gate(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    const Spillway__V1__Gate *gate = ((const Spillway__V1__GetGateReply *)reply)->gate;
+    (void)request;
+    if (gate)
+        print_gate(gate);
+}
+
 static int run_get(struct spw_ctl *ctl)
 {
     Spillway__V1__GetGateRequest request = SPILLWAY__V1__GET_GATE_REQUEST__INIT;
     request.account = ctl->arguments[0];
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Gates/Get", &request.base,
-                                &spillway__v1__get_gate_reply__descriptor, &reply);
-    if (code)
-        return code;
-    const Spillway__V1__Gate *gate = ((const Spillway__V1__GetGateReply *)reply)->gate;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else if (gate)
-        print_gate(gate);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Gates/Get", &request.base,
+                           &spillway__v1__get_gate_reply__descriptor, show_gate);
+}
+
+static void show_set(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    const Spillway__V1__SetGateReply *done = (const Spillway__V1__SetGateReply *)reply;
+    (void)request;
+    if (!done->gate)
+        return;
+    print_gate(done->gate);
+    printf("%s\n", done->dry_run ? "Nothing was changed (dry run)." : "In force in this pod.");
 }
 
 static int set(struct spw_ctl *ctl, uint64_t shut_for_ms)
@@ -56,20 +63,8 @@ static int set(struct spw_ctl *ctl, uint64_t shut_for_ms)
     request.has_shut_for_ms = 1;
     request.shut_for_ms = shut_for_ms;
     request.has_dry_run = request.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Gates/Set", &request.base,
-                                &spillway__v1__set_gate_reply__descriptor, &reply);
-    if (code)
-        return code;
-    const Spillway__V1__SetGateReply *done = (const Spillway__V1__SetGateReply *)reply;
-    if (ctl->json) {
-        spw_json_print(spw_json_of_message(reply), false);
-    } else if (done->gate) {
-        print_gate(done->gate);
-        printf("%s\n", done->dry_run ? "Nothing was changed (dry run)." : "In force in this pod.");
-    }
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Gates/Set", &request.base,
+                           &spillway__v1__set_gate_reply__descriptor, show_set);
 }
 
 static int run_open(struct spw_ctl *ctl)

@@ -8,7 +8,6 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
-#include "sidecar/message/json.h"
 #include "sidecar/ctl/table.h"
 
 static void add_row(struct spw_table *table, const Spillway__V1__Limit *limit)
@@ -56,21 +55,26 @@ static void print_limits(Spillway__V1__Limit **limits, size_t count)
     spw_table_print(&table);
 }
 
+static void show_list(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    const Spillway__V1__ListLimitsReply *list = (const Spillway__V1__ListLimitsReply *)reply;
+    (void)request;
+    print_limits(list->limits, list->n_limits);
+}
+
 static int run_list(struct spw_ctl *ctl)
 {
     Spillway__V1__ListLimitsRequest request = SPILLWAY__V1__LIST_LIMITS_REQUEST__INIT;
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Limits/List", &request.base,
-                                &spillway__v1__list_limits_reply__descriptor, &reply);
-    if (code)
-        return code;
-    const Spillway__V1__ListLimitsReply *list = (const Spillway__V1__ListLimitsReply *)reply;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else
-        print_limits(list->limits, list->n_limits);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Limits/List", &request.base,
+                           &spillway__v1__list_limits_reply__descriptor, show_list);
+}
+
+static void show_one(const ProtobufCMessage *request, const ProtobufCMessage *reply)
+{
+    Spillway__V1__Limit *limit = ((const Spillway__V1__GetLimitReply *)reply)->limit;
+    (void)request;
+    if (limit)
+        print_limits(&limit, 1);
 }
 
 static int run_get(struct spw_ctl *ctl)
@@ -78,22 +82,14 @@ static int run_get(struct spw_ctl *ctl)
     Spillway__V1__GetLimitRequest request = SPILLWAY__V1__GET_LIMIT_REQUEST__INIT;
     request.account = ctl->arguments[0];
     request.limiter = (char *)spw_ctl_value(ctl, "--limiter");
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Get", &request.base,
-                                &spillway__v1__get_limit_reply__descriptor, &reply);
-    if (code)
-        return code;
-    Spillway__V1__Limit *limit = ((Spillway__V1__GetLimitReply *)reply)->limit;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else if (limit)
-        print_limits(&limit, 1);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Limits/Get", &request.base,
+                           &spillway__v1__get_limit_reply__descriptor, show_one);
 }
 
-static void print_set(const Spillway__V1__SetLimitReply *reply)
+static void show_set(const ProtobufCMessage *request, const ProtobufCMessage *message)
 {
+    const Spillway__V1__SetLimitReply *reply = (const Spillway__V1__SetLimitReply *)message;
+    (void)request;
     const Spillway__V1__Limit *before = reply->before, *after = reply->limit;
     if (!before || !after || !before->rate || !after->rate)
         return;
@@ -160,17 +156,8 @@ static int run_set(struct spw_ctl *ctl)
     request.has_expect_version = has_version;
     request.expect_version = version;
     request.has_dry_run = request.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Set", &request.base,
-                                &spillway__v1__set_limit_reply__descriptor, &reply);
-    if (code)
-        return code;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else
-        print_set((const Spillway__V1__SetLimitReply *)reply);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Limits/Set", &request.base,
+                           &spillway__v1__set_limit_reply__descriptor, show_set);
 }
 
 const struct spw_ctl_command spw_ctl_limits_commands[] = {

@@ -8,10 +8,12 @@
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/ctl/client.h"
 #include "sidecar/ctl/table.h"
-#include "sidecar/message/json.h"
 
-static void print_done(const Spillway__V1__SetLimitRequest *request, bool dry_run)
+static void show_done(const ProtobufCMessage *message, const ProtobufCMessage *reply)
 {
+    const Spillway__V1__SetLimitRequest *request = (const Spillway__V1__SetLimitRequest *)message;
+    bool dry_run = request->dry_run;
+    (void)reply;
     bool kill = request->has_killed;
     bool on = kill ? request->killed : request->observed_only;
     const char *what = kill ? (on ? "off: it admits everything and charges nothing" : "on again")
@@ -42,17 +44,8 @@ static int run(struct spw_ctl *ctl, bool kill)
     request.has_observed_only = !kill;
     request.observed_only = on;
     request.has_dry_run = request.dry_run = spw_ctl_value(ctl, "--dry-run") != NULL;
-    ProtobufCMessage *reply;
-    int code = spw_client_unary(ctl, "/spillway.v1.Limits/Set", &request.base,
-                                &spillway__v1__set_limit_reply__descriptor, &reply);
-    if (code)
-        return code;
-    if (ctl->json)
-        spw_json_print(spw_json_of_message(reply), false);
-    else
-        print_done(&request, request.dry_run);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return SPW_CTL_OK;
+    return spw_client_show(ctl, "/spillway.v1.Limits/Set", &request.base,
+                           &spillway__v1__set_limit_reply__descriptor, show_done);
 }
 
 static int run_kill(struct spw_ctl *ctl)
