@@ -10,9 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/stress/stress.h"
+#include "tests/crash/crash_kit.h"
 
-#define MS       UINT64_C(1000000)
 #define CLIENTS  16u
 #define PERMITS  32u
 #define WATCHDOG (30 * S)
@@ -20,38 +19,15 @@
 static struct spw_state_fixture f;
 static struct shared *page;
 static pid_t client_pid[CLIENTS];
-static uint64_t seed;
-
-static unsigned kills(void)
-{
-    const char *wanted = getenv("SPW_KILLS");
-    return wanted ? (unsigned)strtoul(wanted, NULL, 10) : 100;
-}
-
-static uint64_t random_below(uint64_t limit)
-{
-    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return (seed >> 20) % limit;
-}
-
-static void pause_ns(uint64_t ns)
-{
-    struct timespec t = {(time_t)(ns / S), (long)(ns % S)};
-    nanosleep(&t, NULL);
-}
 
 /* One checkout process: attaches by itself, decides, reports; its counters are on the shared page. */
 static void be_client(unsigned index)
 {
     static struct spw_client client;
-    struct spw_attach_options options = {f.pub_dir, f.rw_dir, SPW_UNATTACHED_DENY, 0, 0};
     struct spw_ref ref;
     struct spw_ticket ticket, held;
     memset(&held, 0, sizeof held);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_range(3, ~0u, 0); /* the lock of the sidecar that this test plays is not a client's */
-    spw_ref_init(&ref, "main", "web");
-    (void)spw_attach(&client, &options);
+    client_begin(&f, &client, &ref);
     for (uint32_t i = 0; !spw_load_acq(&page->stop); i++) {
         struct spw_admission a = spw_acquire(&client, &ref, 1, i % 8 ? 0 : MS, &ticket);
         /* Counted at once: a kill in between leaves out one at most. */

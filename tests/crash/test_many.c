@@ -11,9 +11,8 @@
 
 #include <cmocka.h>
 
-#include "tests/stress/stress.h"
+#include "tests/crash/crash_kit.h"
 
-#define MS       UINT64_C(1000000)
 #define MOST     1024u
 #define PERMITS  256u
 #define RATE     50000u
@@ -33,14 +32,10 @@ static pid_t pids[MOST];
 static void be_client(unsigned index)
 {
     static struct spw_client client;
-    struct spw_attach_options options = {f.pub_dir, f.rw_dir, SPW_UNATTACHED_DENY, 0, 0};
     struct spw_ref ref;
     struct spw_ticket ticket, held;
     memset(&held, 0, sizeof held);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_range(3, ~0u, 0);
-    spw_ref_init(&ref, "main", "web");
-    (void)spw_attach(&client, &options);
+    client_begin(&f, &client, &ref);
     for (;;) {
         struct spw_admission a = spw_acquire(&client, &ref, 1, 0, &ticket);
         spw_add_rlx(&tally[index].admitted, a.verdict == SPW_ALLOW);

@@ -13,9 +13,8 @@
 #include <cmocka.h>
 #include <sys/syscall.h>
 
-#include "tests/stress/stress.h"
+#include "tests/crash/crash_kit.h"
 
-#define MS       UINT64_C(1000000)
 #define CLIENTS  16u
 #define PERMITS  32u
 #define RATE     5000u
@@ -25,26 +24,7 @@
 static struct spw_state_fixture f;
 static struct shared *page;
 static pid_t client_pid[CLIENTS], sidecar_pid;
-static uint64_t seed;
 static int namespaces = -1; /* 1: clients with an odd number live in PID namespaces of their own */
-
-static unsigned kills(void)
-{
-    const char *wanted = getenv("SPW_KILLS");
-    return wanted ? (unsigned)strtoul(wanted, NULL, 10) : 100;
-}
-
-static uint64_t random_below(uint64_t limit)
-{
-    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return (seed >> 20) % limit;
-}
-
-static void pause_ns(uint64_t ns)
-{
-    struct timespec t = {(time_t)(ns / S), (long)(ns % S)};
-    nanosleep(&t, NULL);
-}
 
 /* fork into a PID namespace; -1 where that is not allowed. The child is PID 1 there, and has this PID for us. */
 static pid_t fork_into_namespace(void)
@@ -68,14 +48,10 @@ static void report(struct spw_client *client, const struct spw_ticket *ticket, u
 static void be_client(unsigned index)
 {
     static struct spw_client client;
-    struct spw_attach_options options = {f.pub_dir, f.rw_dir, SPW_UNATTACHED_DENY, 0, 0};
     struct spw_ref ref;
     struct spw_ticket ticket, held;
     memset(&held, 0, sizeof held);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_range(3, ~0u, 0);
-    spw_ref_init(&ref, "main", "web");
-    (void)spw_attach(&client, &options);
+    client_begin(&f, &client, &ref);
     for (uint32_t i = index * 251; !spw_load_acq(&page->stop); i++) {
         struct spw_admission a = spw_acquire(&client, &ref, 1, i % 8 ? 0 : MS, &ticket);
         /* Counted at once: a kill in between leaves out one at most. */
