@@ -10,16 +10,22 @@
 #include "sidecar/control/persist.h"
 #include "sidecar/control/server.h"
 
+bool spw_breaker_view_of(struct spw_call *call, const char *account, struct spw_breaker_view *view)
+{
+    struct spw_error err;
+    if (!spw_state_breaker_get(call->control->state, account, spw_loop_now_ns(call->control->loop), view,
+                               &err))
+        return true;
+    spw_call_fail(call, &err);
+    return false;
+}
+
 static void get_on_loop(struct spw_call *call)
 {
     const Spillway__V1__GetBreakerRequest *request = (const Spillway__V1__GetBreakerRequest *)call->request;
-    struct spw_error err;
     struct spw_breaker_view view;
-    if (spw_state_breaker_get(call->control->state, request->account, spw_loop_now_ns(call->control->loop),
-                              &view, &err)) {
-        spw_call_fail(call, &err);
+    if (!spw_breaker_view_of(call, request->account, &view))
         return;
-    }
     struct spw_arena arena = {0};
     Spillway__V1__GetBreakerReply reply = SPILLWAY__V1__GET_BREAKER_REPLY__INIT;
     reply.breaker = spw_message_breaker(&arena, &view);

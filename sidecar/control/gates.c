@@ -22,13 +22,9 @@ static Spillway__V1__Gate *message_gate(struct spw_arena *arena, const struct sp
 static void get_on_loop(struct spw_call *call)
 {
     const Spillway__V1__GetGateRequest *request = (const Spillway__V1__GetGateRequest *)call->request;
-    struct spw_error err;
     struct spw_breaker_view view;
-    if (spw_state_breaker_get(call->control->state, request->account, spw_loop_now_ns(call->control->loop),
-                              &view, &err)) {
-        spw_call_fail(call, &err);
+    if (!spw_breaker_view_of(call, request->account, &view))
         return;
-    }
     struct spw_arena arena = {0};
     Spillway__V1__GetGateReply reply = SPILLWAY__V1__GET_GATE_REPLY__INIT;
     reply.gate = message_gate(&arena, &view);

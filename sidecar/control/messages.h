@@ -8,6 +8,7 @@
 
 #include "proto/spillway/v1/control.pb-c.h"
 #include "sidecar/control/arena.h"
+#include "sidecar/control/call.h"
 #include "sidecar/state/state.h"
 #include "sidecar/store/store.h"
 
@@ -28,5 +29,8 @@ Spillway__V1__Money *spw_message_money(struct spw_arena *arena, int64_t minor);
 /* NULL when all 32 bytes are 0: not stated. */
 char *spw_message_sha256(struct spw_arena *arena, const uint8_t sha256[32]);
 Spillway__V1__Flag *spw_message_flag(struct spw_arena *arena, const struct spw_flag_row *row);
+
+/* Breaker and gate of an account as they are now (breakers.c); false: there is none, and the call has failed. */
+bool spw_breaker_view_of(struct spw_call *call, const char *account, struct spw_breaker_view *view);
 
 #endif
