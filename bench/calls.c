@@ -272,7 +272,7 @@ static void read_token(void)
 
 static pid_t start_sidecar(const char *program, uint16_t upstream, uint16_t pass_tax, uint16_t pass)
 {
-    char path[128], socket_path[128];
+    char path[128], socket_path[128], token_path[128];
     const char *const names[] = {"pub", "rw"};
     for (size_t i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%s", directory, names[i]);
@@ -294,7 +294,8 @@ static pid_t start_sidecar(const char *program, uint16_t upstream, uint16_t pass
         spw_bench_die("%s: %s", program, strerror(errno));
     }
     snprintf(socket_path, sizeof socket_path, "%s/pub/quote.sock", directory);
-    while (access(socket_path, F_OK) != 0) {
+    snprintf(token_path, sizeof token_path, "%s/pub/token", directory);
+    while (access(socket_path, F_OK) != 0 || access(token_path, F_OK) != 0) {
         if (waitpid(pid, NULL, WNOHANG) == pid)
             spw_bench_die("the sidecar did not start");
         usleep(10000);

@@ -78,12 +78,13 @@ struct spw_http_client {
     struct spw_loop *loop;
     CURLM *multi;
     struct spw_loop_timer timer; /* libcurl's */
+    struct spw_loop_stage stage; /* what is to begin and what has ended */
+    bool begins;                 /* libcurl holds calls that it has not looked at */
     struct client_socket *sockets;
     struct spw_http_call *calls;
     struct spw_http_call *spares; /* ended well, ready for the next request */
     uint32_t spares_count;
-    char *checked_url;  /* the last that was found good: most accounts call one */
-    int in_multi_count; /* calls libcurl holds, ended ones included until they are taken */
+    char *checked_url; /* the last that was found good: most accounts call one */
     size_t answer_max_bytes;
     uint64_t calm_ns;                 /* when a peer last asked for calm; 0 = never */
     uint64_t silent_ns;               /* when a kept connection was last found silent; 0 = never */
@@ -240,7 +241,6 @@ static void call_end(struct spw_http_call *call, bool answered)
     spw_loop_timer_cancel(client->loop, &call->deadline);
     if (call->in_multi) {
         curl_multi_remove_handle(client->multi, call->easy);
-        client->in_multi_count--;
     }
     *call->link = call->next;
     if (call->next != NULL) {
@@ -357,6 +357,19 @@ static void act(struct spw_http_client *client, curl_socket_t fd, int bits)
 {
     int running;
     curl_multi_socket_action(client->multi, fd, bits, &running);
+    spw_loop_stage_set(client->loop, &client->stage);
+}
+
+/* libcurl begins a call when its timer is due; it is due at once, and this saves the call a turn of the loop. */
+static void on_stage(struct spw_loop *loop, struct spw_loop_stage *stage)
+{
+    struct spw_http_client *client = stage->owner;
+    (void)loop;
+    if (client->begins) {
+        int running;
+        client->begins = false;
+        curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
     take_finished(client);
 }
 
@@ -663,17 +676,6 @@ static struct spw_http_call *call_new(struct spw_http_client *client, const stru
     return call;
 }
 
-/* libcurl begins a call when its timer is due; it is due at once, and this saves the call a turn of the loop. What ends
- * at once all the same is told in the next turn. */
-static void begin(struct spw_http_client *client)
-{
-    int running = 0;
-    curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    if (running < client->in_multi_count) {
-        spw_loop_timer_set(client->loop, &client->timer, spw_loop_now_ns(client->loop));
-    }
-}
-
 /* Hand the call to libcurl, unless its time is over before it begins. */
 static enum spw_status start(struct spw_http_call *call, const struct spw_http_request *request,
                              struct spw_error *err)
@@ -689,8 +691,8 @@ static enum spw_status start(struct spw_http_call *call, const struct spw_http_r
             return spw_error_set(err, SPW_STATUS_SYSTEM, "request: libcurl: %s", curl_multi_strerror(added));
         }
         call->in_multi = true;
-        call->client->in_multi_count++;
-        begin(call->client);
+        call->client->begins = true;
+        spw_loop_stage_set(call->client->loop, &call->client->stage);
     }
     spw_loop_timer_set(call->client->loop, &call->deadline, request->deadline_ns);
     return SPW_STATUS_OK;
@@ -800,6 +802,8 @@ enum spw_status spw_http_client_new(struct spw_loop *loop, const struct spw_http
     client->loop = loop;
     client->timer.fn = on_curl_timer;
     client->timer.owner = client;
+    client->stage.fn = on_stage;
+    client->stage.owner = client;
     client->answer_max_bytes = options->answer_max_bytes > 0 ? options->answer_max_bytes : ANSWER_MAX_BYTES;
     client->allow_plain_http = options->allow_plain_http;
     client->multi = curl_multi_init();
@@ -845,6 +849,7 @@ void spw_http_client_destroy(struct spw_http_client *client)
     }
     /* NOLINTEND(clang-analyzer-unix.Malloc) */
     spw_loop_timer_cancel(client->loop, &client->timer);
+    spw_loop_stage_cancel(client->loop, &client->stage);
     spw_ca_store_close(client->authorities);
     free(client->proxy);
     free(client->checked_url);

@@ -97,6 +97,7 @@ struct spw_door {
     struct MHD_Daemon *daemon;
     struct spw_loop_watch watch;
     struct spw_loop_timer timer;
+    struct spw_loop_stage stage; /* libmicrohttpd has something to do */
     struct spw_door_request *waiting;
     struct connection *half_closed;
     struct {
@@ -153,17 +154,23 @@ static void run(struct spw_door *door)
     settle_half_closed(door);
 }
 
-static void on_ready(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+static void on_stage(struct spw_loop *loop, struct spw_loop_stage *stage)
 {
     (void)loop;
+    run(stage->owner);
+}
+
+static void on_ready(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    struct spw_door *door = watch->owner;
     (void)events;
-    run(watch->owner);
+    spw_loop_stage_set(loop, &door->stage);
 }
 
 static void on_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
-    (void)loop;
-    run(timer->owner);
+    struct spw_door *door = timer->owner;
+    spw_loop_stage_set(loop, &door->stage);
 }
 
 /* -------- connections -------- */
@@ -232,7 +239,7 @@ static void on_hangup(struct spw_loop *loop, struct spw_loop_watch *watch, uint3
     (void)events;
     spw_loop_watch_stop(loop, watch); /* it will never be otherwise again */
     link_half_closed(c);
-    run(c->door);
+    spw_loop_stage_set(loop, &c->door->stage);
 }
 
 static struct connection *connection_new(struct spw_door *door, struct MHD_Connection *mhd)
@@ -769,7 +776,7 @@ void spw_door_answer(struct spw_door_request *request, uint32_t status, const ch
     if (waiting) {
         unlink_waiting(request);
         MHD_resume_connection(request->mhd);
-        spw_loop_timer_set(door->loop, &door->timer, spw_loop_now_ns(door->loop));
+        spw_loop_stage_set(door->loop, &door->stage);
     }
 }
 
@@ -825,6 +832,8 @@ enum spw_status spw_door_new(struct spw_loop *loop, const struct spw_door_option
     door->watch.owner = door;
     door->timer.fn = on_timer;
     door->timer.owner = door;
+    door->stage.fn = on_stage;
+    door->stage.owner = door;
     door->body_max_bytes = options->body_max_bytes > 0 ? options->body_max_bytes : BODY_MAX_BYTES;
     door->handler = options->handler;
     door->gone = options->gone;
@@ -884,6 +893,7 @@ void spw_door_destroy(struct spw_door *door)
     }
     spw_loop_watch_stop(door->loop, &door->watch);
     spw_loop_timer_cancel(door->loop, &door->timer);
+    spw_loop_stage_cancel(door->loop, &door->stage);
     if (door->daemon != NULL) {
         MHD_stop_daemon(door->daemon);
     }

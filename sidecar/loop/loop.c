@@ -1,4 +1,4 @@
-/* loop.c: one turn after another: wait, descriptors, posted tasks, timers. See loop.h.
+/* loop.c: one turn after another: wait, descriptors, stages, posted tasks, timers. See loop.h.
  *
  * Owns: the table of watches, the timers, the list of posted tasks. The waiting itself is a back-end's
  * (loop_backend.h). Thread: the loop thread, but for spw_loop_post and spw_loop_stop.
@@ -44,6 +44,8 @@ struct spw_loop {
     uint32_t first_free;
 
     struct spw_timers timers;
+
+    struct spw_loop_stage *first_stage, **last_stage; /* put off until later in this turn */
 
     _Atomic(struct spw_loop_task *) posted; /* newest first; reversed when taken */
     atomic_bool stopping;
@@ -127,6 +129,7 @@ enum spw_status spw_loop_new(enum spw_loop_backend wanted, struct spw_loop **out
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
                              "loop: no memory: raise the container's memory limit");
     }
+    loop->last_stage = &loop->first_stage;
     atomic_init(&loop->posted, NULL);
     atomic_init(&loop->stopping, false);
     pthread_mutex_init(&loop->turn_lock, NULL);
@@ -307,6 +310,43 @@ static void fire_timers(struct spw_loop *loop)
     loop->firing_timers = false;
 }
 
+/* -------- stages -------- */
+
+void spw_loop_stage_set(struct spw_loop *loop, struct spw_loop_stage *stage)
+{
+    if (!stage->is_due) {
+        stage->is_due = true;
+        stage->next = NULL;
+        *loop->last_stage = stage;
+        loop->last_stage = &stage->next;
+    }
+}
+
+void spw_loop_stage_cancel(struct spw_loop *loop, struct spw_loop_stage *stage)
+{
+    struct spw_loop_stage **link = &loop->first_stage;
+    if (!stage->is_due) {
+        return;
+    }
+    while (*link != stage) {
+        link = &(*link)->next;
+    }
+    *link = stage->next;
+    if (stage->next == NULL) {
+        loop->last_stage = link;
+    }
+    stage->is_due = false;
+}
+
+static void run_stages(struct spw_loop *loop)
+{
+    while (loop->first_stage != NULL) {
+        struct spw_loop_stage *stage = loop->first_stage;
+        spw_loop_stage_cancel(loop, stage); /* before fn, which may set it again or free it */
+        stage->fn(loop, stage);
+    }
+}
+
 /* -------- work from other threads -------- */
 
 static void wake(struct spw_loop *loop)
@@ -379,7 +419,7 @@ bool spw_loop_enter(struct spw_loop *loop)
 
 void spw_loop_leave(struct spw_loop *loop)
 {
-    bool sleeps_too_long = first_timer_ns(loop) < loop->waits_until_ns;
+    bool sleeps_too_long = first_timer_ns(loop) < loop->waits_until_ns || loop->first_stage != NULL;
     pthread_mutex_unlock(&loop->turn_lock);
     if (sleeps_too_long) {
         wake(loop);
@@ -390,7 +430,7 @@ void spw_loop_leave(struct spw_loop *loop)
 
 static uint64_t time_to_wait_ns(struct spw_loop *loop)
 {
-    loop->waits_until_ns = first_timer_ns(loop);
+    loop->waits_until_ns = loop->first_stage != NULL ? 0 : first_timer_ns(loop);
     if (loop->waits_until_ns == SPW_LOOP_FOREVER) {
         return SPW_LOOP_FOREVER;
     }
@@ -426,11 +466,13 @@ static enum spw_status turn(struct spw_loop *loop, bool *stopping, struct spw_er
     for (size_t i = 0; i < count; i++) {
         deliver(loop, &loop->events[i]);
     }
+    run_stages(loop);
     /* SYNC loop-stop: acquire — read before the tasks are taken, so that those posted before the stop are run, and
      * after the wake-up is drained, so that a later stop finds the next wait cut short. */
     *stopping = atomic_exchange_explicit(&loop->stopping, false, memory_order_acquire);
     run_tasks(loop);
     fire_timers(loop);
+    run_stages(loop);
     loop->lags_ns[loop->turn++ % LAG_TURNS] = clock_ns() - loop->now_ns;
     return SPW_STATUS_OK;
 }

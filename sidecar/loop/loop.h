@@ -30,6 +30,8 @@ struct spw_loop_task;
 typedef void spw_loop_watch_fn(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events);
 typedef void spw_loop_timer_fn(struct spw_loop *loop, struct spw_loop_timer *timer);
 typedef void spw_loop_task_fn(struct spw_loop *loop, struct spw_loop_task *task);
+struct spw_loop_stage;
+typedef void spw_loop_stage_fn(struct spw_loop *loop, struct spw_loop_stage *stage);
 
 /* Level-triggered interest in one descriptor. Zero-initialise, then fill fn and owner. One watch per descriptor. */
 struct spw_loop_watch {
@@ -56,6 +58,15 @@ struct spw_loop_task {
     spw_loop_task_fn *fn;
     void *owner;
     struct spw_loop_task *next; /* private */
+};
+
+/* Work put off until all ready descriptors of the turn have been looked at, so that what is alike is done in one go: one
+ * piece of code for many calls finds itself and its data in the processor's caches. Zero-initialise, fill fn and owner. */
+struct spw_loop_stage {
+    spw_loop_stage_fn *fn;
+    void *owner;
+    struct spw_loop_stage *next; /* private */
+    bool is_due;                 /* private */
 };
 
 /* AUTO probes io_uring and falls back to epoll (one warning says why); URING fails where the kernel refuses it. Cold.
@@ -96,19 +107,24 @@ static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
     return timer->heap_index != 0;
 }
 
+/* Run stage->fn before the loop waits again, after those put off before it; nothing for one that is put off already. */
+void spw_loop_stage_set(struct spw_loop *loop, struct spw_loop_stage *stage);
+/* Not this turn and not later, unless it is set again. */
+void spw_loop_stage_cancel(struct spw_loop *loop, struct spw_loop_stage *stage);
+
 /* From any thread: run task->fn on the loop thread, in the order posted. Wakes the loop. Never blocks, never fails. */
 void spw_loop_post(struct spw_loop *loop, struct spw_loop_task *task);
 
 /* A visit, from any thread: between two turns, while the loop waits, the visitor is the loop's thread: what belongs to
  * that thread is the visitor's until it leaves, and spw_loop_now_ns() is the visit's own. Saves two changes of threads
  * where somebody waits for a small piece of work. Never waits: false = a turn is under way or the loop does not run:
- * post instead. A visitor may set and cancel timers and post, but change no watch (the back-end is waiting), and is
+ * post instead. A visitor may set and cancel timers and stages and post, but change no watch (the back-end is waiting), and is
  * to be short: the loop's next turn waits for it. */
 bool spw_loop_enter(struct spw_loop *loop) SPW_WARN_UNUSED;
 void spw_loop_leave(struct spw_loop *loop);
 
 /* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. A turn: wait,
- * descriptors, tasks, timers. May be run again, on the same thread. spw_loop_stop is async-signal-safe. */
+ * descriptors, stages, tasks, timers, and the stages those have set. May be run again, on the same thread. spw_loop_stop is async-signal-safe. */
 enum spw_status spw_loop_run(struct spw_loop *loop, struct spw_error *err) SPW_WARN_UNUSED;
 void spw_loop_stop(struct spw_loop *loop);
 

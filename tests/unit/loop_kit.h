@@ -40,6 +40,7 @@ struct reader {
     size_t bytes;
     size_t step;         /* bytes to read a call; 0 = none */
     uint32_t stop_after; /* calls; 0 = never */
+    struct spw_loop_stage *stage;
 };
 
 static inline void on_readable(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)

@@ -446,6 +446,105 @@ static void test_timers_changed_inside_timers(void **state)
     spw_loop_destroy(loop);
 }
 
+/* -------- stages -------- */
+
+struct staged {
+    struct spw_loop_stage stage;
+    struct spw_loop_stage *then; /* set from within fn */
+    bool stops;                  /* the loop */
+    struct reader *reader;       /* whose calls so far are noted */
+    char name, *log;
+    uint32_t reader_calls;
+};
+
+static void on_staged(struct spw_loop *loop, struct spw_loop_stage *stage)
+{
+    struct staged *staged = stage->owner;
+    staged->log[strlen(staged->log)] = staged->name;
+    staged->reader_calls = staged->reader != NULL ? staged->reader->calls : 0;
+    if (staged->then != NULL) {
+        spw_loop_stage_set(loop, staged->then);
+        staged->then = NULL;
+    }
+    if (staged->stops) {
+        spw_loop_stop(loop);
+    }
+}
+
+static void on_readable_set(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events)
+{
+    struct reader *reader = watch->owner;
+    (void)events;
+    reader->calls++;
+    spw_loop_watch_stop(loop, watch);
+    for (int i = 0; i < 2; i++) {
+        spw_loop_stage_set(loop, reader->stage); /* twice is once */
+    }
+}
+
+static void test_stages_run_after_all_descriptors_of_a_turn(void **state)
+{
+    (void)state;
+    struct spw_loop *loop = new_loop();
+    char log[8] = "";
+    struct reader reader = {0};
+    struct staged a = {.name = 'a', .log = log, .reader = &reader}, b = {.name = 'b', .log = log};
+    struct spw_loop_watch watches[3] = {0};
+    int fds[3][2];
+    a.stage = (struct spw_loop_stage){.fn = on_staged, .owner = &a};
+    b.stage = (struct spw_loop_stage){.fn = on_staged, .owner = &b};
+    a.then = &b.stage;
+    reader.stage = &a.stage;
+    for (int i = 0; i < 3; i++) {
+        make_pair(fds[i]);
+        assert_int_equal(write(fds[i][1], "x", 1), 1);
+        watches[i].fn = on_readable_set;
+        watches[i].owner = &reader;
+        assert_int_equal(spw_loop_watch_set(loop, &watches[i], fds[i][0], SPW_LOOP_READ), SPW_STATUS_OK);
+    }
+    run_for(loop, MS);
+    assert_string_equal(log, "ab");
+    assert_int_equal(a.reader_calls, 3);
+    for (int i = 0; i < 3; i++) {
+        spw_loop_watch_close(loop, &watches[i]);
+        close(fds[i][1]);
+    }
+    spw_loop_destroy(loop);
+}
+
+static void set_its_stage(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    spw_loop_stage_set(loop, timer->owner);
+}
+
+static void test_stages_of_timers_and_of_before_the_run(void **state)
+{
+    (void)state;
+    struct spw_loop *loop = new_loop();
+    char log[8] = "";
+    struct staged a = {.name = 'a', .log = log}, b = {.name = 'b', .log = log}, c = {.name = 'c', .log = log};
+    a.stage = (struct spw_loop_stage){.fn = on_staged, .owner = &a};
+    b.stage = (struct spw_loop_stage){.fn = on_staged, .owner = &b};
+    c.stage = (struct spw_loop_stage){.fn = on_staged, .owner = &c};
+    spw_loop_stage_set(loop, &c.stage);
+    spw_loop_stage_set(loop, &a.stage);
+    spw_loop_stage_set(loop, &b.stage);
+    spw_loop_stage_cancel(loop, &b.stage); /* the last */
+    spw_loop_stage_cancel(loop, &c.stage); /* the first */
+    spw_loop_stage_cancel(loop, &c.stage);
+    /* Nothing else is due: the stage alone keeps the loop from waiting. */
+    a.then = &c.stage;
+    c.stops = true;
+    run(loop);
+    assert_string_equal(log, "ac");
+    b.stops = true;
+    struct spw_loop_timer timer = {.fn = set_its_stage, .owner = &b.stage};
+    spw_loop_timer_set(loop, &timer, spw_loop_now_ns(loop) + MS);
+    run(loop);
+    assert_string_equal(log, "acb");
+    spw_loop_destroy(loop);
+}
+
 static void slow_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     (void)loop;
@@ -583,6 +682,8 @@ static int run_group(const char *name)
         cmocka_unit_test(test_timers_fire_in_order),
         cmocka_unit_test(test_timers_cancelled_and_moved),
         cmocka_unit_test(test_timers_changed_inside_timers),
+        cmocka_unit_test(test_stages_run_after_all_descriptors_of_a_turn),
+        cmocka_unit_test(test_stages_of_timers_and_of_before_the_run),
         cmocka_unit_test(test_lag_is_measured),
         cmocka_unit_test(test_no_descriptor_is_left_open),
     };
