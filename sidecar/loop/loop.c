@@ -20,7 +20,7 @@
 #include "sidecar/loop/timers.h"
 #include "sidecar/obs/log.h"
 
-enum { EVENTS_PER_TURN = 256, LAG_TURNS = 64 };
+enum { EVENTS_PER_TURN = 256, STAGES_AT_ONCE = 32, LAG_TURNS = 64 };
 
 struct slot {
     struct spw_loop_watch *watch; /* NULL = free */
@@ -338,9 +338,11 @@ void spw_loop_stage_cancel(struct spw_loop *loop, struct spw_loop_stage *stage)
     stage->is_due = false;
 }
 
+/* Stages set one another for as long as callers ask and get their answers at once: the rest waits for the next turn,
+ * which has looked at the clock and at all descriptors before. */
 static void run_stages(struct spw_loop *loop)
 {
-    while (loop->first_stage != NULL) {
+    for (int i = 0; i < STAGES_AT_ONCE && loop->first_stage != NULL; i++) {
         struct spw_loop_stage *stage = loop->first_stage;
         spw_loop_stage_cancel(loop, stage); /* before fn, which may set it again or free it */
         stage->fn(loop, stage);

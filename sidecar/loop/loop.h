@@ -107,7 +107,8 @@ static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
     return timer->heap_index != 0;
 }
 
-/* Run stage->fn before the loop waits again, after those put off before it; nothing for one that is put off already. */
+/* Run stage->fn before the loop waits again, after those put off before it; nothing for one that is put off already.
+ * Stages that set each other on and on share the turns with descriptors and timers. */
 void spw_loop_stage_set(struct spw_loop *loop, struct spw_loop_stage *stage);
 /* Not this turn and not later, unless it is set again. */
 void spw_loop_stage_cancel(struct spw_loop *loop, struct spw_loop_stage *stage);
@@ -124,7 +125,8 @@ bool spw_loop_enter(struct spw_loop *loop) SPW_WARN_UNUSED;
 void spw_loop_leave(struct spw_loop *loop);
 
 /* Run until spw_loop_stop; returns after the turn in which it was seen. Tasks posted before are run first. A turn: wait,
- * descriptors, stages, tasks, timers, and the stages those have set. May be run again, on the same thread. spw_loop_stop is async-signal-safe. */
+ * descriptors, stages, tasks, timers, and the stages those have set. May be run again, on the same thread. spw_loop_stop
+ * is async-signal-safe. */
 enum spw_status spw_loop_run(struct spw_loop *loop, struct spw_error *err) SPW_WARN_UNUSED;
 void spw_loop_stop(struct spw_loop *loop);
 

@@ -26,6 +26,7 @@ struct fixture {
     uint32_t gone_count;
     uint32_t stop_at_gone;
     uint32_t pending; /* calls not done; the loop stops at 0 */
+    void *user;       /* of one test */
 };
 
 struct result {

@@ -202,6 +202,177 @@ static void test_done_starts_and_cancels_others(void **state)
     end_fixture(f);
 }
 
+/* -------- within one turn -------- */
+
+/* A call is given to libcurl at once and begun by it later in the turn. */
+static void test_cancelled_before_it_is_begun(void **state)
+{
+    (void)state;
+    struct fixture *f = new_fixture();
+    struct result dropped[3], other;
+    for (int i = 0; i < 3; i++) {
+        get(f, &dropped[i], spw_door_port(f->door), "/hold");
+    }
+    get(f, &other, spw_door_port(f->door), "/other");
+    for (int i = 0; i < 3; i++) {
+        spw_http_call_cancel(dropped[i].call);
+        f->pending--;
+    }
+    run(f->loop);
+    assert_int_equal(other.outcome, SPW_HTTP_ANSWERED);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(dropped[i].done, 0);
+    }
+    assert_int_equal(f->held_count, 0);
+    end_fixture(f);
+}
+
+static void test_client_destroyed_before_its_calls_are_begun(void **state)
+{
+    (void)state;
+    struct fixture *f = new_fixture();
+    struct result r;
+    get(f, &r, spw_door_port(f->door), "/hold");
+    spw_http_client_destroy(f->client);
+    f->client = NULL;
+    assert_int_equal(r.done, 1);
+    assert_int_equal(r.outcome, SPW_HTTP_CANCELLED);
+    run(f->loop); /* the done has stopped it; what was put off is not run */
+    end_fixture(f);
+}
+
+/* The answer is given, and libmicrohttpd has not looked at it yet. */
+static void test_door_destroyed_before_it_sends_answers(void **state)
+{
+    (void)state;
+    struct fixture *f = new_fixture();
+    struct result results[2];
+    for (int i = 0; i < 2; i++) {
+        get(f, &results[i], spw_door_port(f->door), "/hold");
+    }
+    f->stop_at_held = 2;
+    run(f->loop);
+    answer_echo(f->held[0]);
+    spw_door_destroy(f->door);
+    f->door = NULL;
+    run(f->loop);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(results[i].done, 1);
+    }
+    assert_int_equal(f->gone_count, 1); /* the other's */
+    end_fixture(f);
+}
+
+/* Calls that end in one turn: the done of the first cancels those that come after it, whose ends libcurl has told
+ * already, and begins new ones. */
+struct crowd {
+    struct result results[16], again[16];
+    uint32_t started;
+};
+
+static void on_crowd(void *owner, const struct spw_http_response *response)
+{
+    struct result *r = owner;
+    struct fixture *f = r->f;
+    struct crowd *crowd = f->user;
+    assert_int_equal(response->outcome, SPW_HTTP_ANSWERED);
+    r->done++;
+    r->call = NULL;
+    f->pending--;
+    size_t i = (size_t)(r - crowd->results);
+    struct result *next = &crowd->results[(i + 1) % 16];
+    if (next->call != NULL) {
+        spw_http_call_cancel(next->call);
+        next->call = NULL;
+        f->pending--;
+    }
+    get(f, &crowd->again[crowd->started++], spw_door_port(f->door), "/again");
+}
+
+static void answer_all_held(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct fixture *f = timer->owner;
+    (void)loop;
+    for (uint32_t i = 0; i < f->held_count; i++) {
+        answer_echo(f->held[i]);
+    }
+}
+
+static void test_calls_that_end_in_one_turn(void **state)
+{
+    (void)state;
+    struct fixture *f = new_fixture();
+    struct crowd crowd = {.started = 0};
+    char url[64];
+    struct spw_error err = {0};
+    f->user = &crowd;
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/hold", (unsigned)spw_door_port(f->door));
+    struct spw_http_request request = {.method = "GET", .url = url, .deadline_ns = clock_ns() + 30000 * MS};
+    for (int i = 0; i < 16; i++) {
+        struct result *r = &crowd.results[i];
+        *r = (struct result){.f = f};
+        f->pending++;
+        check(spw_http_client_send(f->client, &request, on_crowd, r, &r->call, &err), &err);
+    }
+    f->stop_at_held = 16;
+    run(f->loop);
+    struct spw_loop_timer timer = {.fn = answer_all_held, .owner = f};
+    spw_loop_timer_set(f->loop, &timer, spw_loop_now_ns(f->loop));
+    run(f->loop);
+    uint32_t done = 0;
+    for (int i = 0; i < 16; i++) {
+        assert_null(crowd.results[i].call);
+        done += crowd.results[i].done;
+    }
+    assert_int_equal(done, crowd.started);
+    assert_in_range(done, 8, 16);
+    for (uint32_t i = 0; i < crowd.started; i++) {
+        assert_int_equal(crowd.again[i].outcome, SPW_HTTP_ANSWERED);
+    }
+    end_fixture(f);
+}
+
+/* Answers, and stays until the deadline is over. */
+struct overstay {
+    struct fixture *f;
+    uint64_t deadline_ns;
+    bool is_too_late;
+};
+
+static void answer_and_overstay(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    struct overstay *o = timer->owner;
+    o->is_too_late = spw_loop_now_ns(loop) >= o->deadline_ns;
+    answer_echo(o->f->held[0]);
+    while (clock_ns() < o->deadline_ns + 5 * MS) {
+        usleep(1000);
+    }
+}
+
+/* An answer that is there when its time is found to be over is an answer. */
+static void test_answer_and_deadline_in_one_turn(void **state)
+{
+    (void)state;
+    bool tried = false;
+    for (uint64_t ms = 50; !tried; ms *= 2) {
+        struct fixture *f = new_fixture();
+        struct result r;
+        uint64_t deadline_ns = clock_ns() + ms * MS; /* the call's is a little later */
+        get_within(f, &r, spw_door_port(f->door), "/hold", ms * MS);
+        f->stop_at_held = 1;
+        run(f->loop);
+        if (f->held_count == 1 && r.done == 0) {
+            struct overstay o = {.f = f, .deadline_ns = deadline_ns};
+            struct spw_loop_timer timer = {.fn = answer_and_overstay, .owner = &o};
+            spw_loop_timer_set(f->loop, &timer, spw_loop_now_ns(f->loop));
+            run(f->loop);
+            tried = !o.is_too_late;
+            assert_true(!tried || r.outcome == SPW_HTTP_ANSWERED);
+        }
+        end_fixture(f);
+    }
+}
+
 /* -------- what is not sent -------- */
 
 static void test_requests_that_are_refused(void **state)
@@ -285,6 +456,11 @@ static int run_group(const char *name)
         cmocka_unit_test(test_client_destroyed_with_calls_in_flight),
         cmocka_unit_test(test_door_destroyed_with_calls_waiting),
         cmocka_unit_test(test_done_starts_and_cancels_others),
+        cmocka_unit_test(test_cancelled_before_it_is_begun),
+        cmocka_unit_test(test_client_destroyed_before_its_calls_are_begun),
+        cmocka_unit_test(test_door_destroyed_before_it_sends_answers),
+        cmocka_unit_test(test_calls_that_end_in_one_turn),
+        cmocka_unit_test(test_answer_and_deadline_in_one_turn),
         cmocka_unit_test(test_requests_that_are_refused),
         cmocka_unit_test(test_environment_proxies_are_ignored),
         cmocka_unit_test(test_no_descriptor_is_left_open),

@@ -545,6 +545,44 @@ static void test_stages_of_timers_and_of_before_the_run(void **state)
     spw_loop_destroy(loop);
 }
 
+static void on_restless(struct spw_loop *loop, struct spw_loop_stage *stage)
+{
+    spw_loop_stage_set(loop, stage);
+}
+
+static void stop_by_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
+{
+    spw_loop_timer_set(loop, timer, spw_loop_now_ns(loop) + MS);
+    if (++*(uint32_t *)timer->owner == 3) {
+        spw_loop_stop(loop);
+    }
+}
+
+/* As two stages do that always find work for each other: time goes on, and so do descriptors. */
+static void test_stages_without_end_leave_room(void **state)
+{
+    (void)state;
+    struct spw_loop *loop = new_loop();
+    struct spw_loop_stage restless = {.fn = on_restless};
+    uint32_t fired = 0;
+    struct spw_loop_timer timer = {.fn = stop_by_timer, .owner = &fired};
+    int pair[2];
+    struct reader reader;
+    make_pair(pair);
+    assert_int_equal(write(pair[1], "abc", 3), 3);
+    reader_init(&reader, 1, 0);
+    assert_int_equal(spw_loop_watch_set(loop, &reader.watch, pair[0], SPW_LOOP_READ), SPW_STATUS_OK);
+    spw_loop_stage_set(loop, &restless);
+    spw_loop_timer_set(loop, &timer, spw_loop_now_ns(loop) + MS);
+    run(loop);
+    assert_int_equal(fired, 3);
+    assert_int_equal(reader.bytes, 3);
+    spw_loop_stage_cancel(loop, &restless);
+    spw_loop_watch_close(loop, &reader.watch);
+    close(pair[1]);
+    spw_loop_destroy(loop);
+}
+
 static void slow_timer(struct spw_loop *loop, struct spw_loop_timer *timer)
 {
     (void)loop;
@@ -684,6 +722,7 @@ static int run_group(const char *name)
         cmocka_unit_test(test_timers_changed_inside_timers),
         cmocka_unit_test(test_stages_run_after_all_descriptors_of_a_turn),
         cmocka_unit_test(test_stages_of_timers_and_of_before_the_run),
+        cmocka_unit_test(test_stages_without_end_leave_room),
         cmocka_unit_test(test_lag_is_measured),
         cmocka_unit_test(test_no_descriptor_is_left_open),
     };
