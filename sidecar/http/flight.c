@@ -245,22 +245,22 @@ static void retry_or_fall_back(struct spw_flight *flight, const struct spw_call_
 
 /* ---- the call ---- */
 
-/* A calculation in the provider's own form is judged by its form and its sums; it is read line by line where its lines
- * are named as this sidecar would have named them. */
+/* A calculation in the provider's own form is read line by line where its lines are named as this sidecar would have
+ * named them: what that finds sound has nothing left to judge. Any other is judged by its form and its sums. */
 static void read_native(struct spw_flight *flight, const struct spw_http_response *response)
 {
     const struct spw_profile *profile = flight->account->profile;
+    const struct spw_quote_request *quote = &flight->jobs->request;
     struct spw_answer *answer = &flight->answer;
-    profile->judge(flight->route, response->status, response->headers, response->headers_bytes,
-                   response->body, response->body_bytes, answer);
-    if (answer->kind != SPW_ANSWER_OK)
-        return;
-    profile->read(&flight->jobs->request, response->status, response->headers, response->headers_bytes,
-                  response->body, response->body_bytes, answer);
+    profile->read(quote, response->status, response->headers, response->headers_bytes, response->body,
+                  response->body_bytes, answer);
     if (answer->kind == SPW_ANSWER_OK || !profile->check)
         return;
     spw_answer_clean_up(answer);
-    profile->check(&flight->jobs->request, response->body, response->body_bytes, answer);
+    profile->judge(flight->route, response->status, response->headers, response->headers_bytes,
+                   response->body, response->body_bytes, answer);
+    if (answer->kind == SPW_ANSWER_OK)
+        profile->check(quote, response->body, response->body_bytes, answer);
 }
 
 static enum spw_call_result read_answer(struct spw_flight *flight, const struct spw_http_response *response,

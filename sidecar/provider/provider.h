@@ -230,7 +230,8 @@ struct spw_profile {
                  size_t headers_bytes, const char *body, size_t body_bytes, struct spw_answer *out);
     /* What an answer to any request of the provider's says about its limits and health: kind, throttle and detail,
      * and nothing else of *out. route NULL = not known. A 2xx of a calculation that is no calculation is BROKEN. For
-     * requests that are passed through: read knows only the answers to what build has built. */
+     * requests that are passed through: read knows only the answers to what build has built. What read takes as OK
+     * for a tax, judge takes as OK for a calculation. */
     void (*judge)(const struct spw_route *route, uint32_t status, const char *headers, size_t headers_bytes,
                   const char *body, size_t body_bytes, struct spw_answer *out);
     /* Is the tax of a native calculation's 2xx sound for this quote, whatever its lines are called? OK with the total in

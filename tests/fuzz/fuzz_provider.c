@@ -53,8 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     p->read(&q, status, headers, sizeof headers - 1, body, bytes - 1, &answers[0]);
     check_answer(&answers[0]);
     spw_answer_clean_up(&answers[0]);
+    bool is_read = answers[0].kind == SPW_ANSWER_OK;
     p->judge(&route, status, "", 0, body, bytes - 1, &answers[0]);
     SPW_FUZZ_EXPECT(answers[0].error_json == NULL);
+    SPW_FUZZ_EXPECT(!is_read || answers[0].kind == SPW_ANSWER_OK);
     p->check(&q, body, bytes - 1, &answers[0]);
     SPW_FUZZ_EXPECT(answers[0].kind == SPW_ANSWER_OK
                         ? answers[0].tax_minor >= 0 && answers[0].tax_minor <= 7293
