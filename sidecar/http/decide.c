@@ -168,11 +168,15 @@ static size_t cart_text(const struct spw_quote_request *q, char *buffer, size_t 
     return t.overflow ? 0 : t.used;
 }
 
+/* No cart key for what is asked in the provider's own form: it shares neither answers nor calls. */
 static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
-    size_t bytes = cart_text(&job->request, d->text, sizeof d->text);
-    bool ok = bytes && spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
+    bool ok = true;
+    if (!job->is_native) {
+        size_t bytes = cart_text(&job->request, d->text, sizeof d->text);
+        ok = bytes && spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
+    }
     job->has_decision_key = has_decision_id;
     if (has_decision_id) {
         /* The normalised request has the decision id in it: another cart under the same id is another decision. */
