@@ -22,12 +22,9 @@ struct spw_pass {
     const struct spw_route *route;
     spw_passed_fn *done; /* NULL once the caller has gone */
     void *owner;
-    struct spw_outgoing call;
-    struct spw_trace trace;
     struct spw_http_call *in_flight;
     struct spw_ticket ticket;
     uint32_t acquire_flags;
-    bool at_most_once;
     struct spw_admission admission;
 };
 
@@ -75,7 +72,6 @@ static uint64_t deadline_of(const struct spw_pass *pass)
 
 static void pass_free(struct spw_pass *pass)
 {
-    spw_outgoing_clean_up(&pass->call);
     pass->decider->jobs_count--;
     free(pass);
 }
@@ -116,29 +112,32 @@ static void call_done(void *owner, const struct spw_http_response *response)
     end(pass, &result);
 }
 
-static void send(struct spw_pass *pass)
+/* The client copies the call: there is no second one to keep it for. */
+static void send(struct spw_pass *pass, const struct spw_native_request *native,
+                 const struct spw_outgoing *call)
 {
     struct spw_http_request request;
+    struct spw_trace trace;
     struct spw_outgoing_span span;
     const char *lines[SPW_OUTGOING_LINES_MAX_COUNT];
     struct spw_error err;
     uint64_t now_ns = spw_decider_now(pass->decider);
+    spw_outgoing_trace(native->headers, &trace);
     memset(&request, 0, sizeof request);
-    request.method = pass->call.method;
-    request.url = pass->call.url;
+    request.method = call->method;
+    request.url = call->url;
     request.headers = lines;
-    request.header_count =
-        spw_outgoing_lines(&pass->call, &pass->trace, spw_decider_random(pass->decider), &span, lines);
-    request.body = pass->call.body;
-    request.body_bytes = pass->call.body_bytes;
+    request.header_count = spw_outgoing_lines(call, &trace, spw_decider_random(pass->decider), &span, lines);
+    request.body = call->body;
+    request.body_bytes = call->body_bytes;
     request.deadline_ns = now_ns + deadline_of(pass);
     request.connect_timeout_ms = pass->account->conf->deadline_ms;
-    request.at_most_once = pass->at_most_once;
+    request.at_most_once = !may_go_twice(pass, native->headers);
     if (spw_http_client_send(pass->account->client, &request, call_done, pass, &pass->in_flight, &err) !=
         SPW_STATUS_OK) {
         struct spw_pass_result result = {.end = SPW_PASS_FAILED};
-        spw_log_traced(SPW_LOG_ERROR, "provider.send", &pass->trace, "account %s: %s",
-                       pass->account->conf->name, err.text);
+        spw_log_traced(SPW_LOG_ERROR, "provider.send", &trace, "account %s: %s", pass->account->conf->name,
+                       err.text);
         spw_abandon(pass->decider->map, &pass->ticket, now_ns);
         end(pass, &result);
     }
@@ -166,13 +165,13 @@ static void admit(struct spw_pass *pass, const struct spw_ref *ref)
                                     flags | SPW_ACQUIRE_RETRY, 1, 0, now_ns, &pass->ticket);
 }
 
-static enum spw_status prepare(struct spw_pass *pass, const char *integration,
+/* No url in call: nothing can be sent, which the log has been told. */
+static enum spw_status prepare(const struct spw_pass *pass, const char *integration,
                                const struct spw_native_request *native, struct spw_ref *ref,
-                               struct spw_error *err)
+                               struct spw_outgoing *call, struct spw_error *err)
 {
     struct spw_credential credential;
     const struct spw_conf_account *conf = pass->account->conf;
-    pass->at_most_once = !may_go_twice(pass, native->headers);
     if (!has_integration(conf, integration))
         return spw_error_set(err, SPW_STATUS_NOT_FOUND,
                              "Spillway-Integration: account %s has no integration \"%.60s\"", conf->name,
@@ -182,8 +181,29 @@ static enum spw_status prepare(struct spw_pass *pass, const char *integration,
     if (!spw__ref_find(pass->decider->map, ref))
         return spw_error_set(err, SPW_STATUS_NOT_FOUND, "account %s is not in the segment", conf->name);
     if (!spw_account_credential(pass->account, spw_decider_now(pass->decider), &credential))
-        return SPW_STATUS_OK; /* nothing to send */
-    return spw_outgoing_pass(&pass->call, pass->account->profile, conf, &credential, native, err);
+        return SPW_STATUS_OK;
+    return spw_outgoing_pass(call, pass->account->profile, conf, &credential, native, err);
+}
+
+/* The pass may be over when this returns. */
+static void begin(struct spw_pass *pass, const struct spw_native_request *native, const struct spw_ref *ref,
+                  const struct spw_outgoing *call)
+{
+    struct spw_pass_result result = {.end = SPW_PASS_FAILED};
+    if (!call->url) {
+        end(pass, &result);
+        return;
+    }
+    admit(pass, ref);
+    if (pass->admission.may_call) {
+        send(pass, native, call);
+        return;
+    }
+    result.end = SPW_PASS_REFUSED;
+    result.cause = pass->admission.cause;
+    if (pass->admission.wait_ns != SPW_FOREVER_NS)
+        result.wait_ms = (pass->admission.wait_ns + 999999) / 1000000;
+    end(pass, &result);
 }
 
 enum spw_status spw_pass_start(struct spw_decider *decider, const char *account, const char *integration,
@@ -191,6 +211,7 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
                                struct spw_pass **out, struct spw_error *err)
 {
     struct spw_pass *pass = spw_zeroed(sizeof *pass);
+    struct spw_outgoing call;
     struct spw_ref ref;
     *out = NULL;
     if (!pass)
@@ -200,31 +221,18 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
     pass->decider = decider;
     pass->account = spw_decider_account(decider, account);
     pass->route = native->route;
-    spw_outgoing_trace(native->headers, &pass->trace);
     pass->done = done;
     pass->owner = owner;
-    enum spw_status status = pass->account ? prepare(pass, integration, native, &ref, err)
+    memset(&call, 0, sizeof call);
+    enum spw_status status = pass->account ? prepare(pass, integration, native, &ref, &call, err)
                                            : spw_error_set(err, SPW_STATUS_NOT_FOUND, "no such account");
     if (status != SPW_STATUS_OK) {
         pass_free(pass);
         return status;
     }
-    struct spw_pass_result result = {.end = SPW_PASS_FAILED};
     *out = pass;
-    if (!pass->call.url) {
-        end(pass, &result);
-        return SPW_STATUS_OK;
-    }
-    admit(pass, &ref);
-    if (pass->admission.may_call) {
-        send(pass);
-        return SPW_STATUS_OK;
-    }
-    result.end = SPW_PASS_REFUSED;
-    result.cause = pass->admission.cause;
-    if (pass->admission.wait_ns != SPW_FOREVER_NS)
-        result.wait_ms = (pass->admission.wait_ns + 999999) / 1000000;
-    end(pass, &result);
+    begin(pass, native, &ref, &call);
+    spw_outgoing_clean_up(&call);
     return SPW_STATUS_OK;
 }
 

@@ -30,7 +30,7 @@ struct spw_pass_result {
 };
 typedef void spw_passed_fn(void *owner, const struct spw_pass_result *result); /* result valid in the call */
 
-/* native is copied. NOT_FOUND: no such account or integration. */
+/* native is borrowed for the call of this function alone. NOT_FOUND: no such account or integration. */
 enum spw_status spw_pass_start(struct spw_decider *decider, const char *account, const char *integration,
                                const struct spw_native_request *native, spw_passed_fn *done, void *owner,
                                struct spw_pass **out, struct spw_error *err) SPW_WARN_UNUSED;

@@ -245,12 +245,14 @@ static void pass(struct spw_passing *p)
 static bool find_configured(const struct spw_conf_account *conf, const char *headers, char *out, size_t room)
 {
     char name[SPW_NAME_BYTES];
+    if (!conf->credential_header[0])
+        return false;
     size_t name_bytes = strcspn(conf->credential_header, ":");
     const char *scheme = conf->credential_header + name_bytes;
     scheme += strspn(scheme, ": ");
     size_t scheme_bytes = strlen(scheme);
     snprintf(name, sizeof name, "%.*s", (int)name_bytes, conf->credential_header);
-    if (!name[0] || !spw_wire_header_find(headers, name, out, room))
+    if (!spw_wire_header_find(headers, name, out, room))
         return false;
     if (scheme_bytes && strncasecmp(out, scheme, scheme_bytes) == 0 && out[scheme_bytes] == ' ')
         memmove(out, out + scheme_bytes + 1, strlen(out + scheme_bytes + 1) + 1);
@@ -312,8 +314,7 @@ static struct spw_passing *passing_new(struct spw_pass_account *account, struct 
     p->native.query = query ? query + 1 : "";
     p->native.headers = headers;
     p->native.body = spw_door_body(request, &p->native.body_bytes);
-    snprintf(p->integration, sizeof p->integration, "%s",
-             asked && asked[0] ? asked : account->conf->integrations[0].name);
+    p->integration = asked && asked[0] ? asked : account->conf->integrations[0].name;
     spw_door_set_user(request, p);
     return p;
 }

@@ -37,7 +37,7 @@ struct spw_passing {
     struct spw_door_request *request;
     struct spw_native_request native;
     char *path;
-    char integration[SPW_NAME_BYTES];
+    const char *integration;       /* the request's or the configuration's */
     struct spw_native_quote quote; /* when has_quote */
     bool has_quote;
     struct spw_job *job;
