@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "shm/spw_text.h"
+
 void spw_outgoing_take(struct spw_outgoing *out, struct spw_call *call)
 {
     memset(out, 0, sizeof *out);
@@ -33,18 +35,17 @@ void spw_outgoing_clean_up(struct spw_outgoing *out)
 const char *spw_header_next(const char *block, struct spw_header_part *out)
 {
     while (*block) {
-        size_t bytes = strcspn(block, "\r\n");
-        const char *colon = memchr(block, ':', bytes);
-        const char *next = block + bytes + strspn(block + bytes, "\r\n");
+        const char *end = block + strcspn(block, "\r\n"), *next = end;
+        const char *colon = memchr(block, ':', (size_t)(end - block));
+        while (*next == '\r' || *next == '\n')
+            next++;
         if (colon && colon > block) {
-            out->name = block;
-            out->name_bytes = (size_t)(colon - block);
-            out->value = colon + 1 + strspn(colon + 1, " \t");
-            size_t skipped = (size_t)(out->value - block);
-            out->value_bytes = skipped < bytes ? bytes - skipped : 0;
-            while (out->value_bytes &&
-                   (out->value[out->value_bytes - 1] == ' ' || out->value[out->value_bytes - 1] == '\t'))
-                out->value_bytes--;
+            const char *value = colon + 1;
+            while (*value == ' ' || *value == '\t')
+                value++;
+            while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+                end--;
+            *out = (struct spw_header_part){block, value, (size_t)(colon - block), (size_t)(end - value)};
             return next;
         }
         block = next;
@@ -137,16 +138,16 @@ static bool has_connection(const char *block)
     return false;
 }
 
-/* credential: the line with the account's key, which no header of the caller's may stand beside. block: where Connection
- * stands among them, else NULL. */
-static bool passes_on(const char *block, const struct spw_header_part *part, const char *credential)
+/* own: the header with the account's key, which none of the caller's may stand beside. block: where Connection stands
+ * among them, else NULL. */
+static bool passes_on(const char *block, const struct spw_header_part *part,
+                      const struct spw_header_part *own)
 {
     static const char *const kept_back[] = {
         "Host",      "Authorization", "X-API-Key", "Api-Key",     "Cookie",     "Expect", "Accept-Encoding",
         "Forwarded", "Via",           "X-Real-IP", "traceparent", "tracestate", NULL};
-    struct spw_header_part own;
-    bool is_own = spw_header_next(credential, &own) && part->name_bytes == own.name_bytes &&
-                  strncasecmp(part->name, own.name, own.name_bytes) == 0;
+    bool is_own =
+        part->name_bytes == own->name_bytes && strncasecmp(part->name, own->name, own->name_bytes) == 0;
     return !is_own && !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !is_detour(part) &&
            !begins(part, "Spillway-") && !begins(part, "X-Forwarded-") &&
            !(block && is_named_by_connection(block, part));
@@ -200,6 +201,21 @@ static enum spw_status no_memory(struct spw_error *err)
     return spw_error_set(err, SPW_STATUS_NO_MEMORY, "call: no memory: raise the container's memory limit");
 }
 
+/* The account's url with the path and query asked for, malloc'ed. */
+static char *url_of(const char *base, const struct spw_native_request *request)
+{
+    size_t room = strlen(base) + strlen(request->path) + 1 + strlen(request->query) + 1;
+    char *url = malloc(room);
+    if (!url)
+        return NULL;
+    struct spw_text t = spw_text_on(url, room);
+    spw_text_put(&t, base);
+    spw_text_put(&t, request->path);
+    spw_text_put(&t, request->query[0] ? "?" : "");
+    spw_text_put(&t, request->query);
+    return url;
+}
+
 /* "Name: value", malloc'ed. */
 static char *line_of(const struct spw_header_part *part)
 {
@@ -217,13 +233,14 @@ static char *line_of(const struct spw_header_part *part)
 static enum spw_status put_headers(struct spw_outgoing *out, const struct spw_native_request *request,
                                    char *credential, struct spw_error *err)
 {
-    struct spw_header_part part;
+    struct spw_header_part part, own = {.name = "", .value = ""};
     const char *connection = has_connection(request->headers) ? request->headers : NULL;
     if (!credential)
         return no_memory(err);
     out->headers[out->header_count++] = credential;
+    (void)spw_header_next(credential, &own);
     for (const char *at = request->headers; (at = spw_header_next(at, &part));) {
-        if (!passes_on(connection, &part, credential))
+        if (!passes_on(connection, &part, &own))
             continue;
         if (out->header_count == SPW_OUTGOING_HEADERS_MAX_COUNT)
             return spw_error_set(err, SPW_STATUS_INVALID, "the request has more than %u headers",
@@ -243,12 +260,8 @@ enum spw_status spw_outgoing_pass(struct spw_outgoing *out, const struct spw_pro
 {
     memset(out, 0, sizeof *out);
     out->method = request->route->method;
-    bool query = request->query[0] != 0;
-    enum spw_status status = SPW_STATUS_OK;
-    if (asprintf(&out->url, "%s%s%s%s", account->url, request->path, query ? "?" : "", request->query) < 0) {
-        out->url = NULL;
-        status = no_memory(err);
-    }
+    out->url = url_of(account->url, request);
+    enum spw_status status = out->url ? SPW_STATUS_OK : no_memory(err);
     if (status == SPW_STATUS_OK)
         status = put_headers(out, request, profile->authorize(credential), err);
     if (status == SPW_STATUS_OK && request->body_bytes) {

@@ -21,11 +21,8 @@
 static char *authorize(const struct spw_credential *credential)
 {
     const char *header = credential->header && credential->header[0] ? credential->header : DEFAULT_HEADER;
-    const char *scheme = strstr(header, ": ");
-    char *line = NULL;
-    int n = scheme ? asprintf(&line, "%s %s", header, credential->secret)
-                   : asprintf(&line, "%s: %s", header, credential->secret);
-    return n < 0 ? NULL : line;
+    bool has_scheme = strstr(header, ": ") != NULL;
+    return spw_wire_join(header, strlen(header), has_scheme ? " " : ": ", credential->secret);
 }
 
 static bool token(const char *headers, char *out, size_t room)

@@ -54,8 +54,7 @@ static enum spw_status check_credential(const struct spw_conf_account *account,
     return SPW_STATUS_OK;
 }
 
-/* a, b and c behind one another, malloc'ed. */
-static char *join(const char *a, size_t a_bytes, const char *b, const char *c)
+char *spw_wire_join(const char *a, size_t a_bytes, const char *b, const char *c)
 {
     size_t room = a_bytes + strlen(b) + strlen(c) + 1;
     char *out = malloc(room);
@@ -71,8 +70,9 @@ static char *join(const char *a, size_t a_bytes, const char *b, const char *c)
 enum spw_status spw_wire_header(struct spw_call *call, const char *name, const char *value,
                                 struct spw_error *err)
 {
-    char *line =
-        call->header_count + 1 < SPW_CALL_HEADERS_MAX_COUNT ? join(name, strlen(name), ": ", value) : NULL;
+    char *line = call->header_count + 1 < SPW_CALL_HEADERS_MAX_COUNT
+                     ? spw_wire_join(name, strlen(name), ": ", value)
+                     : NULL;
     if (!line)
         return spw_wire_no_memory(err);
     call->headers[call->header_count++] = line;
@@ -97,7 +97,7 @@ enum spw_status spw_wire_open(const struct spw_profile *profile, const struct sp
     int n = vsnprintf(path, sizeof path, path_format, args);
     va_end(args);
     out->method = method;
-    out->url = n >= 0 && (size_t)n < sizeof path ? join(base, base_bytes, path, "") : NULL;
+    out->url = n >= 0 && (size_t)n < sizeof path ? spw_wire_join(base, base_bytes, path, "") : NULL;
     status = out->url ? spw_wire_header(out, "Accept", "application/json", err) : spw_wire_no_memory(err);
     if (status)
         spw_call_clean_up(out);
@@ -232,7 +232,7 @@ enum spw_status spw_wire_close_body(const struct spw_profile *profile,
 
 char *spw_wire_bearer(const struct spw_credential *credential)
 {
-    return join("Authorization: Bearer ", 22, credential->secret, "");
+    return spw_wire_join("Authorization: Bearer ", 22, credential->secret, "");
 }
 
 char *spw_wire_basic(const struct spw_credential *credential)

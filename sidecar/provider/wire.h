@@ -32,6 +32,8 @@ enum spw_status spw_wire_header(struct spw_call *call, const char *name, const c
 enum spw_status spw_wire_close(const struct spw_profile *profile, const struct spw_credential *credential,
                                char *body, const char *content_type, enum spw_status status,
                                struct spw_call *call, struct spw_error *err);
+/* a, b and c behind one another, malloc'ed. */
+char *spw_wire_join(const char *a, size_t a_bytes, const char *b, const char *c);
 enum spw_status spw_wire_no_memory(struct spw_error *err);
 
 /* A JSON body being written (json_write.h): small ones where they are declared. */
