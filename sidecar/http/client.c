@@ -18,6 +18,7 @@
 #include <openssl/ssl.h>
 
 #include "sidecar/http/ca_store.h"
+#include "sidecar/http/framing.h"
 #include "sidecar/http/lines.h"
 #include "sidecar/http/url.h"
 
@@ -69,6 +70,7 @@ struct spw_http_call {
     uint32_t attempts, attempts_max;
     bool headers_complete;
     bool too_large;
+    const char *doubt; /* about where the answer ends */
     bool in_multi;
     bool finishing; /* done is being called */
     char detail[CURL_ERROR_SIZE];
@@ -123,6 +125,17 @@ static bool buffer_append(struct buffer *buffer, const char *data, size_t bytes)
     return true;
 }
 
+/* Interim answers have no body, and what belongs to HEAD, 204 and 304 ends with the headers whatever they say. */
+static const char *framing_doubt(const struct spw_http_call *call)
+{
+    long status = 0;
+    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status < 200 || status == 204 || status == 304 || strcmp(call->method, "HEAD") == 0) {
+        return NULL;
+    }
+    return spw_framing_doubt(call->answer_headers.data, call->answer_headers.bytes);
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *owner)
 {
     struct spw_http_call *call = owner;
@@ -136,8 +149,11 @@ static size_t on_header(char *line, size_t size, size_t count, void *owner)
         return bytes; /* a trailer */
     }
     if (line[0] == '\r' || line[0] == '\n') {
-        call->headers_complete = true;
-        return bytes;
+        call->doubt = framing_doubt(call);
+        call->headers_complete = call->doubt == NULL;
+        call->answer_headers.bytes =
+            call->doubt == NULL ? call->answer_headers.bytes : 0; /* whose would they be? */
+        return call->doubt == NULL ? bytes : 0;
     }
     if (!buffer_append(&call->answer_headers, line, bytes)) {
         call->too_large = true;
@@ -225,6 +241,7 @@ static bool make_spare(struct spw_http_call *call)
     call->attempts = 0;
     call->headers_complete = false;
     call->too_large = false;
+    call->doubt = NULL;
     call->in_multi = false;
     call->finishing = false;
     call->detail[0] = '\0';
@@ -293,6 +310,10 @@ static void finish_by_curl(struct spw_http_call *call, CURLcode code)
     if (call->too_large || code == CURLE_FILESIZE_EXCEEDED) {
         snprintf(text, sizeof text, "the answer is larger than %zu bytes, or its headers than %d",
                  call->client->answer_max_bytes, HEADERS_MAX_BYTES);
+        detail = text;
+    }
+    if (call->doubt != NULL) {
+        snprintf(text, sizeof text, "it is in doubt where the answer ends: %s", call->doubt);
         detail = text;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK) {

@@ -281,6 +281,56 @@ def test_a_lying_provider_is_a_fallback(place, listen, lie):
     assert "[[[[" not in sidecar.log() and "Ravine" not in sidecar.log()
 
 
+# ---- an answer whose end two readers would see in two places (RFC 9112, 6.3) ----
+
+TAXED = json.dumps({"items": [{"lineItems": [{"index": i, "tax": {"amount": 1, "rate": 0.09}} for i in range(3)]}]}).encode()
+IN_CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(TAXED), TAXED)
+LONG, CHUNKED = b"Content-Length: %d\r\n" % len(TAXED), b"Transfer-Encoding: chunked\r\n"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n" + CHUNKED + b"Content-Length: 5\r\n\r\n"
+FRAMES = {
+    "a length and chunks": (LONG + CHUNKED + b"\r\n" + IN_CHUNKS, False),
+    "chunks and a length, lower case": ((CHUNKED + LONG).lower() + b"\r\n" + IN_CHUNKS, False),
+    "two lengths, the last is right": (b"Content-Length: 5\r\n" + LONG + b"\r\n" + TAXED, False),
+    "two lengths in a list": (LONG[:-2] + b", 5\r\n\r\n" + TAXED, False),
+    "more than a number": (LONG[:-2] + b"x\r\n\r\n" + TAXED, False),
+    "a sign": (b"Content-Length: +%d\r\n\r\n" % len(TAXED) + TAXED, False),
+    "chunked twice": (CHUNKED + CHUNKED + b"\r\n" + IN_CHUNKS, False),
+    "another coding": (b"Transfer-Encoding: identity\r\n" + LONG + b"\r\n" + TAXED, False),
+    "a blank before the colon": (b"Transfer-Encoding : chunked\r\n" + LONG + b"\r\n" + TAXED, False),
+    "one length said twice": (LONG + LONG + b"\r\n" + TAXED, True),
+    "chunks alone": (CHUNKED + b"\r\n" + IN_CHUNKS, True)}
+
+
+def in_turn(*answers):
+    """One answer a request, the last for all that follow, on as many connections as are made."""
+    left = list(answers)
+
+    def serve(connection):
+        data = b""
+        while more := connection.recv(65536):
+            data += more
+            head, end, rest = data.partition(b"\r\n\r\n")
+            length = int(next((line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0))
+            if end and len(rest) >= length:
+                data = rest[length:]
+                connection.sendall(left.pop(0) if len(left) > 1 else left[0])
+    return serve
+
+
+@pytest.mark.parametrize("frame_of", FRAMES)
+def test_an_answer_framed_in_doubt(place, backend, listen, frame_of):
+    """Broken, and its connection is not used again. A plain one is taken, and the connection kept; what an interim answer
+    says of its length, it says for nobody."""
+    frame, plain = FRAMES[frame_of]
+    ok = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    stub = listen(in_turn(EARLY + ok + frame, ok + LONG + b"\r\n" + TAXED))
+    sidecar = place.sidecar(f"http://127.0.0.1:{stub.port}", account={"breaker": {"mode": "disabled"}})
+    assert told(sidecar.quote()) == (LIVE if plain else fallback("provider-error", "bad-answer"))
+    assert told(sidecar.quote()) == LIVE
+    assert stub.connections == (1 if plain else 2)
+    assert plain or "in doubt where the answer ends" in sidecar.log()
+
+
 @pytest.mark.parametrize("action", ["reset", "close", "stall", "trickle", "garbage", "wrong-length", "huge"])
 def test_another_accounts_calls_are_unharmed(place, backend, action):
     bad, good = place.mock(), place.mock()

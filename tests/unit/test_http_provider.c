@@ -197,6 +197,58 @@ static char *gzip_answer(size_t count, size_t *bytes)
     return answer;
 }
 
+/* On one connection: answers without a body, whose headers may say of one what they like; an interim answer's length,
+ * which is nobody's; a trailer's; and an answer that ends in two places, whose connection is given up. */
+static void test_where_an_answer_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        uint32_t status;
+        enum spw_http_outcome outcome;
+    } calls[] = {{"HEAD", 200, SPW_HTTP_ANSWERED}, {"GET", 304, SPW_HTTP_ANSWERED},
+                 {"GET", 204, SPW_HTTP_ANSWERED},  {"GET", 200, SPW_HTTP_ANSWERED},
+                 {"GET", 200, SPW_HTTP_ANSWERED},  {"GET", 0, SPW_HTTP_BROKEN},
+                 {"GET", 200, SPW_HTTP_ANSWERED}};
+    static const struct reply replies[] = {
+        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 0, KEEP},
+        {"HTTP/1.1 304 Same\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 0, KEEP},
+        {"HTTP/1.1 204 None\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 0, KEEP},
+        {"HTTP/1.1 103 Early\r\nContent-Length: 9\r\n\r\n"
+         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+         0, KEEP},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nContent-Length: 9\r\n\r\n", 0,
+         KEEP},
+        {"HTTP/1.1 200 OK\r\nX-RateLimit-Remaining: 0\r\nContent-Length: 2\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n"
+         "2\r\nok\r\n0\r\n\r\n",
+         0, CLOSE},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 0, KEEP},
+    };
+    struct fixture *f = new_fixture();
+    struct stub stub;
+    char url[64];
+    stub_start(&stub, replies, sizeof replies / sizeof *replies);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/", (unsigned)stub.port);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct result r;
+        struct spw_http_request request = {
+            .method = calls[i].method, .url = url, .deadline_ns = clock_ns() + 30000 * MS};
+        send_request(f, &r, &request);
+        run(f->loop);
+        bool is_broken = r.outcome == SPW_HTTP_BROKEN;
+        if (r.outcome != calls[i].outcome || r.status != calls[i].status || r.attempts != 1 ||
+            is_broken != (strstr(r.detail, "a length and chunks") != NULL) ||
+            (is_broken && r.headers[0] != '\0')) {
+            fail_msg("call %zu: outcome %d, status %u, %u attempts, \"%s\"", i, (int)r.outcome, r.status,
+                     r.attempts, r.detail);
+        }
+    }
+    end_fixture(f);
+    stub_end(&stub);
+    assert_int_equal(stub.connections, 2);
+}
+
 static void test_answers_are_capped(void **state)
 {
     (void)state;
@@ -459,6 +511,7 @@ static int run_group(const char *name)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broken_answers),
         cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(test_where_an_answer_ends),
         cmocka_unit_test(test_answers_are_capped),
         cmocka_unit_test(test_dead_kept_connection_is_replaced_once),
         cmocka_unit_test(test_every_dead_connection_is_replaced),
