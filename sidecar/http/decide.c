@@ -172,23 +172,24 @@ static size_t cart_text(const struct spw_quote_request *q, char *buffer, size_t 
 static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
-    bool ok = true;
     if (!job->is_native) {
         size_t bytes = cart_text(&job->request, d->text, sizeof d->text);
-        ok = bytes && spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
+        if (bytes == 0)
+            return spw_error_set(err, SPW_STATUS_INVALID,
+                                 "the request is longer than %u bytes when normalised: split it",
+                                 SPW_REQUEST_MAX_BYTES);
+        spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
     }
     job->has_decision_key = has_decision_id;
     if (has_decision_id) {
         /* The normalised request has the decision id in it: another cart under the same id is another decision. */
         const char *kind = job->is_native ? "native decision" : "decision";
-        ok = ok && spw_key_make(&d->keys, kind, job->request_json, job->request_bytes, &job->decision_key);
+        spw_key_make(&d->keys, kind, job->request_json, job->request_bytes, &job->decision_key);
     } else { /* found by its ids alone: any key of its own does */
         uint64_t own[2] = {d->id_low++, d->id_high};
         memcpy(job->decision_key.bytes, own, sizeof job->decision_key.bytes);
     }
-    return ok ? SPW_STATUS_OK
-              : spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                              "quote: no memory or no SHA-256: raise the container's memory limit");
+    return SPW_STATUS_OK;
 }
 
 enum spw_status spw_force_read(const char *value, enum spw_fallback *out, struct spw_error *err)

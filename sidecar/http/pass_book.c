@@ -14,11 +14,12 @@
 
 #define REMEMBER_NS UINT64_C(604800000000000) /* a week: far longer than from quote to commit */
 
-static bool key_of(struct spw_passing *p, const char *document, struct spw_key *out)
+/* Each account's documents are a kind of their own. */
+static struct spw_key key_of(const struct spw_passing *p, const char *document)
 {
-    char text[SPW_NAME_BYTES + SPW_CALLER_ID_BYTES + 2];
-    int bytes = snprintf(text, sizeof text, "%s %s", p->account->conf->name, document);
-    return spw_key_make(&p->account->doors->keys, "document", text, (size_t)bytes, out);
+    struct spw_key key;
+    spw_key_make(&p->account->doors->keys, p->account->conf->name, document, strlen(document), &key);
+    return key;
 }
 
 static uint64_t now_of(const struct spw_passing *p)
@@ -28,8 +29,8 @@ static uint64_t now_of(const struct spw_passing *p)
 
 void spw_pass_remember(struct spw_passing *p, const char *document, const struct spw_result *result)
 {
-    struct spw_key key;
-    if (document[0] && key_of(p, document, &key))
+    struct spw_key key = key_of(p, document);
+    if (document[0])
         spw_reuse_put(p->account->doors->documents, &key, now_of(p), now_of(p) + REMEMBER_NS, result);
 }
 
@@ -69,13 +70,12 @@ static bool look_at_row(void *owner, const struct spw_flag_row *row)
 enum spw_pass_document spw_pass_look_up(struct spw_passing *p, struct spw_result *out,
                                         struct spw_line_tax *lines)
 {
-    struct spw_key key;
+    struct spw_key key = key_of(p, p->document);
     struct spw_error err;
     bool own_id = strncmp(p->document, "sq_", 3) == 0; /* minted here for a fallback */
     struct wanted w = {
         .account = p->account->conf->name, .document = p->document, .out = out, .lines = lines};
-    bool remembered =
-        key_of(p, p->document, &key) && spw_reuse_get(p->account->doors->documents, &key, now_of(p), out);
+    bool remembered = spw_reuse_get(p->account->doors->documents, &key, now_of(p), out);
     if (remembered && out->decision == SPW_DECISION_LIVE)
         return SPW_PASS_DOCUMENT_LIVE;
     if (remembered) { /* the table's own memory is used again by the next look */

@@ -9,9 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-
-#include <openssl/evp.h>
 
 #define CHAINS_COUNT 4096u /* a power of two */
 #define YOUNG_NS     UINT64_C(60000000000)
@@ -40,39 +37,6 @@ struct spw_reuse {
     struct spw_answer answer; /* what was got last */
     struct spw_fallback_answer fallback;
 };
-
-/* ---- keys ---- */
-
-bool spw_key_maker_init(struct spw_key_maker *maker)
-{
-    maker->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    maker->context = EVP_MD_CTX_new();
-    return maker->sha256 && maker->context &&
-           getrandom(maker->secret, sizeof maker->secret, 0) == (ssize_t)sizeof maker->secret;
-}
-
-void spw_key_maker_clean_up(struct spw_key_maker *maker)
-{
-    EVP_MD_CTX_free(maker->context);
-    EVP_MD_free(maker->sha256);
-    explicit_bzero(maker, sizeof *maker);
-}
-
-bool spw_key_make(struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
-                  struct spw_key *out)
-{
-    unsigned char digest[32];
-    EVP_MD_CTX *context = maker->context;
-    bool ok = EVP_DigestInit_ex(context, maker->sha256, NULL) == 1 &&
-              EVP_DigestUpdate(context, maker->secret, sizeof maker->secret) == 1 &&
-              EVP_DigestUpdate(context, kind, strlen(kind) + 1) == 1 &&
-              EVP_DigestUpdate(context, text, bytes) == 1 && EVP_DigestFinal_ex(context, digest, NULL) == 1;
-    if (ok)
-        memcpy(out->bytes, digest, sizeof out->bytes);
-    return ok;
-}
-
-/* ---- the table ---- */
 
 struct spw_reuse *spw_reuse_new(size_t bytes)
 {

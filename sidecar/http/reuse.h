@@ -1,31 +1,13 @@
 /* reuse.h: answers that may be given again: to an identical cart for a while, or to the same decision asked twice.
  *
- * Owns: bounded tables of answers and the keyed digests they are found by. Called by: decide.c, job.c, quote_door.c.
+ * Owns: bounded tables of answers. Called by: decide.c, job.c, quote_door.c.
  * Thread: the loop thread.
- *
- * A key is a digest under a secret drawn at start: nobody can make two carts share one, and no address stays here.
  */
 #ifndef SPW_HTTP_REUSE_H
 #define SPW_HTTP_REUSE_H
 
 #include "sidecar/http/decide.h"
-
-struct spw_key {
-    uint8_t bytes[16];
-};
-
-/* Digest of `kind` and the bytes; false when libcrypto has no SHA-256. */
-struct evp_md_st;
-struct evp_md_ctx_st;
-struct spw_key_maker {
-    uint8_t secret[32];
-    struct evp_md_st *sha256; /* looked up and made once */
-    struct evp_md_ctx_st *context;
-};
-bool spw_key_maker_init(struct spw_key_maker *maker);
-void spw_key_maker_clean_up(struct spw_key_maker *maker);
-bool spw_key_make(struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
-                  struct spw_key *out);
+#include "sidecar/http/key.h"
 
 struct spw_reuse; /* one table */
 
