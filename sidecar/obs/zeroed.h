@@ -14,6 +14,7 @@
 static inline void *spw_zeroed(size_t bytes)
 {
     void *out = malloc(bytes);
+    __asm__("" : "+r"(out)); /* compilers make calloc of malloc and memset otherwise */
     return out ? memset(out, 0, bytes) : NULL;
 }
 
