@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "shm/spw_text.h"
 #include "sidecar/http/pass_internal.h"
 
 #define HEADERS_MAX_COUNT 64u
@@ -37,7 +38,8 @@ static void put_number(struct headers *h, const char *name, int64_t value)
 {
     if (h->numbers_count < sizeof h->numbers / sizeof h->numbers[0]) {
         char *text = h->numbers[h->numbers_count++];
-        snprintf(text, NUMBER_BYTES, "%lld", (long long)value);
+        struct spw_text t = spw_text_on(text, NUMBER_BYTES);
+        spw_text_i64(&t, value);
         put(h, name, text);
     }
 }

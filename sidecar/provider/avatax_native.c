@@ -96,10 +96,8 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
     struct spw_line *line = spw_native_line(b);
     if (!line)
         return SPW_STATUS_OK; /* said at the end */
-    char own_number[24];
-    snprintf(own_number, sizeof own_number, "%zu", place + 1);
     const char *number = spw_wire_text(item, "number");
-    line->id = spw_native_text(b, number ? number : own_number);
+    line->id = number ? spw_native_text(b, number) : spw_native_number(b, (int64_t)place + 1);
     line->tax_code = spw_native_text(b, spw_wire_text(item, "taxCode"));
     line->quantity_micro = quantity_micro;
     line->amount_minor = amount_minor;

@@ -38,12 +38,12 @@ enum spw_status spw_native_open(struct spw_native_builder *b, const struct spw_c
     b->lines_room = (uint32_t)lines_count;
     b->err = err;
     b->out = out;
-    out->texts = malloc(b->room);
-    out->lines = calloc(lines_count, sizeof *out->lines);
-    if (!out->texts || !out->lines) {
-        spw_native_quote_clean_up(out);
+    size_t lines_bytes = lines_count * sizeof *out->lines;
+    out->lines = malloc(lines_bytes + b->room);
+    if (!out->lines)
         return spw_wire_no_memory(err);
-    }
+    memset(out->lines, 0, lines_bytes);
+    b->texts = (char *)(out->lines + lines_count);
     out->quote.lines = out->lines;
     out->quote.account = spw_native_text(b, account->name);
     out->quote.currency = "USD";
@@ -59,10 +59,18 @@ const char *spw_native_text(struct spw_native_builder *b, const char *text)
         b->failed = true;
         return NULL;
     }
-    char *copy = b->out->texts + b->used;
+    char *copy = b->texts + b->used;
     memcpy(copy, text, bytes);
     b->used += bytes;
     return copy;
+}
+
+const char *spw_native_number(struct spw_native_builder *b, int64_t number)
+{
+    char digits[24];
+    struct spw_text t = spw_text_on(digits, sizeof digits);
+    spw_text_i64(&t, number);
+    return spw_native_text(b, digits);
 }
 
 struct spw_line *spw_native_line(struct spw_native_builder *b)

@@ -12,7 +12,8 @@
 
 struct spw_native_builder {
     struct spw_native_quote *out;
-    size_t used, room; /* of out->texts */
+    char *texts; /* behind out->lines, in the same block */
+    size_t used, room;
     uint32_t lines_room;
     struct spw_error *err;
     bool failed; /* no memory, or a text that does not fit */
@@ -24,6 +25,8 @@ enum spw_status spw_native_open(struct spw_native_builder *b, const struct spw_c
                                 struct spw_error *err);
 /* A copy that lives as long as the quote; NULL for NULL and "". */
 const char *spw_native_text(struct spw_native_builder *b, const char *text);
+/* A whole number as such a text. */
+const char *spw_native_number(struct spw_native_builder *b, int64_t number);
 /* The next line; NULL when there is no room. */
 struct spw_line *spw_native_line(struct spw_native_builder *b);
 /* Country, state and ZIP as the rest of Spillway writes them. name: the field, for the error. */

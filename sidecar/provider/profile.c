@@ -35,13 +35,11 @@ bool spw_profile_path_is_plain(const char *path)
         return false; /* also the absolute form "https://..." and "*" */
     for (const char *p = path; *p; p++) {
         unsigned char c = (unsigned char)*p;
-        if (c <= 0x20 || c >= 0x7f || strchr("@%?#\\;", c))
+        if (c <= 0x20 || c >= 0x7f || c == '@' || c == '%' || c == '?' || c == '#' || c == '\\' || c == ';')
             return false;
-        if (c == '/' && p[1] == '/')
+        if (c == '/' && (p[1] == '/' || (p[1] == '.' && (p[2] == '/' || p[2] == 0))))
             return false;
         if (c == '.' && p[1] == '.')
-            return false;
-        if (c == '/' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
             return false;
     }
     return true;
@@ -156,7 +154,6 @@ void spw_answer_clean_up(struct spw_answer *answer)
 void spw_native_quote_clean_up(struct spw_native_quote *quote)
 {
     free(quote->lines);
-    free(quote->texts);
     memset(quote, 0, sizeof *quote);
 }
 

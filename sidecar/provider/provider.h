@@ -147,11 +147,11 @@ struct spw_native_request {
     size_t body_bytes;
 };
 
-/* The quote in a native calculation. Texts live in texts, lines in lines; destroy with spw_native_quote_clean_up. */
+/* The quote in a native calculation. One block holds its lines and, behind them, its texts; destroy with
+ * spw_native_quote_clean_up. */
 struct spw_native_quote {
     struct spw_quote_request quote;
     struct spw_line *lines;
-    char *texts;
     char document[SPW_CALLER_ID_BYTES]; /* the id the caller gave its document (AvaTax code); "" = none */
     bool records; /* the calculation also puts the sale into the books (AvaTax SalesInvoice): purpose order */
 };

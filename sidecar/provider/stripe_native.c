@@ -59,9 +59,12 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
         return spw_native_refuse(b->err, "line_items[%zu]: amount or quantity is no whole number in range",
                                  place);
     char number[24];
-    snprintf(number, sizeof number, "L%zu", place + 1);
     const char *reference = spw_form_get(form, "line_items[%zu][reference]", place);
-    line->id = spw_native_text(b, reference && reference[0] ? reference : number);
+    if (!reference || !reference[0]) {
+        snprintf(number, sizeof number, "L%zu", place + 1);
+        reference = number;
+    }
+    line->id = spw_native_text(b, reference);
     line->tax_code = spw_native_text(b, spw_form_get(form, "line_items[%zu][tax_code]", place));
     line->quantity_micro = quantity * SPW_WIRE_MICRO;
     line->amount_minor = amount_minor;

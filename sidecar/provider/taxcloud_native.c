@@ -7,7 +7,6 @@
  */
 #include "sidecar/provider/taxcloud.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +46,6 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
                                  bool is_shipping)
 {
     int64_t price_micro, quantity_micro, amount_minor;
-    char tic_text[24] = "";
     const struct spw_json *tic = spw_json_get(item, "tic");
     if (!spw_json_decimal(spw_json_get(item, "price"), 6, &price_micro) || price_micro < 0 ||
         !spw_json_decimal(spw_json_get(item, "quantity"), 6, &quantity_micro) || quantity_micro <= 0 ||
@@ -55,8 +53,6 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
         return spw_native_refuse(b->err, "lineItems[%zu]: price or quantity is no number in range", place);
     if (tic && !spw_json_is(tic, SPW_JSON_NULL) && !spw_json_is(tic, SPW_JSON_INTEGER))
         return spw_native_refuse(b->err, "lineItems[%zu].tic: no whole number", place);
-    if (spw_json_integer(tic) > 0)
-        snprintf(tic_text, sizeof tic_text, "%lld", (long long)spw_json_integer(tic));
     struct spw_quote_request *q = &b->out->quote;
     if (is_shipping) {
         q->shipping_minor = amount_minor;
@@ -65,11 +61,10 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
     struct spw_line *line = spw_native_line(b);
     if (!line)
         return SPW_STATUS_OK; /* said at the end */
-    char number[24];
-    snprintf(number, sizeof number, "%zu", place);
     const char *id = spw_wire_text(item, "itemId");
-    line->id = spw_native_text(b, id ? id : number);
-    line->tax_code = spw_native_text(b, tic_text);
+    int64_t code = spw_json_integer(tic);
+    line->id = id ? spw_native_text(b, id) : spw_native_number(b, (int64_t)place);
+    line->tax_code = code > 0 ? spw_native_number(b, code) : NULL;
     line->quantity_micro = quantity_micro;
     line->amount_minor = amount_minor;
     return SPW_STATUS_OK;

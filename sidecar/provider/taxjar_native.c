@@ -7,7 +7,6 @@
  */
 #include "sidecar/provider/taxjar.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,17 +15,22 @@
 
 /* ---- the quote ---- */
 
-static enum spw_status take_address(struct spw_native_builder *b, const char *side,
-                                    const struct spw_json *root, struct spw_address *out)
+static enum spw_status take_destination(struct spw_native_builder *b, const struct spw_json *root)
 {
-    static const char *const parts[] = {"country", "state", "zip", "city", "street"};
-    const char *text[5];
-    for (size_t i = 0; i < 5; i++) {
-        char key[24];
-        snprintf(key, sizeof key, "%s_%s", side, parts[i]);
-        text[i] = spw_wire_text(root, key);
-    }
-    return spw_native_address(b, side, text[0], text[1], text[2], text[3], text[4], out);
+    return spw_native_address(b, "to", spw_wire_text(root, "to_country"), spw_wire_text(root, "to_state"),
+                              spw_wire_text(root, "to_zip"), spw_wire_text(root, "to_city"),
+                              spw_wire_text(root, "to_street"), &b->out->quote.ship_to);
+}
+
+/* It may be left out: TaxJar knows the shop's. */
+static enum spw_status take_origin(struct spw_native_builder *b, const struct spw_json *root)
+{
+    const char *state = spw_wire_text(root, "from_state"), *zip = spw_wire_text(root, "from_zip");
+    if (!state || !zip)
+        return SPW_STATUS_OK;
+    return spw_native_address(b, "from", spw_wire_text(root, "from_country"), state, zip,
+                              spw_wire_text(root, "from_city"), spw_wire_text(root, "from_street"),
+                              &b->out->quote.ship_from);
 }
 
 /* A number that may be missing: then it is value. */
@@ -50,13 +54,9 @@ static enum spw_status take_line(struct spw_native_builder *b, const struct spw_
         return spw_native_refuse(
             b->err, "line_items[%zu]: quantity, unit_price or discount is no number in range", place);
     const struct spw_json *id = spw_json_get(item, "id");
-    char number[24];
-    if (spw_json_is(id, SPW_JSON_INTEGER))
-        snprintf(number, sizeof number, "%lld", (long long)spw_json_integer(id));
-    else
-        snprintf(number, sizeof number, "%zu", place + 1);
     const char *text = spw_wire_text(item, "id");
-    line->id = spw_native_text(b, text ? text : number);
+    int64_t number = spw_json_is(id, SPW_JSON_INTEGER) ? spw_json_integer(id) : (int64_t)place + 1;
+    line->id = text ? spw_native_text(b, text) : spw_native_number(b, number);
     line->tax_code = spw_native_text(b, spw_wire_text(item, "product_tax_code"));
     line->quantity_micro = quantity_micro;
     line->amount_minor = amount_minor;
@@ -83,9 +83,9 @@ static enum spw_status read_order(struct spw_native_builder *b, const struct spw
     const struct spw_json *items = spw_json_get(root, "line_items");
     const struct spw_json *shipping = spw_json_get(root, "shipping");
     size_t place = 0;
-    enum spw_status status = take_address(b, "to", root, &q->ship_to);
-    if (!status && spw_wire_text(root, "from_zip") && spw_wire_text(root, "from_state"))
-        status = take_address(b, "from", root, &q->ship_from);
+    enum spw_status status = take_destination(b, root);
+    if (!status)
+        status = take_origin(b, root);
     if (!status && shipping && !spw_json_is(shipping, SPW_JSON_NULL) &&
         (!spw_json_decimal(shipping, 2, &q->shipping_minor) || q->shipping_minor > SPW_AMOUNT_MAX_MINOR ||
          q->shipping_minor < -SPW_AMOUNT_MAX_MINOR))
