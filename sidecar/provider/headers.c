@@ -12,8 +12,7 @@
  *   limit in force, its window comes from the first member with the same quota. R8 an unknown window stays unknown.
  *   R9 used/limit gives remaining = limit - used.
  * Where two dialects are equally tight the newer one is believed, and what it leaves out (window, reset) is taken from
- * an older one that tells the same quota. Folded lines are unfolded, as old proxies still send them; empty members of
- * lists are overlooked (RFC 9110), but for the IETF fields, which are ignored whole when malformed (RFC 9651).
+ * an older one that tells the same quota. Empty members of lists are overlooked (RFC 9110), but for the IETF fields, which are ignored whole when malformed (RFC 9651).
  */
 #include "sidecar/provider/provider.h"
 
@@ -22,6 +21,7 @@
 #include <strings.h>
 
 #include "sidecar/provider/decimal.h"
+#include "sidecar/provider/header_lines.h"
 #include "sidecar/provider/header_name.h"
 #include "sidecar/provider/instant.h"
 #include "sidecar/provider/quota.h"
@@ -172,17 +172,21 @@ static bool parse_instant(const struct reading *r, const char *text, size_t byte
     return spw_instant_parse(text, bytes, unit, r->received_unix_ms, out);
 }
 
-/* The instants in a value: one, or several parts between commas (dates hold commas, so the whole comes first). 0 when
- * any part is none: one bad part makes the list untrustworthy. */
+/* The instants in a value: one, or several parts between commas (a date may hold one, so two parts may be one instant).
+ * 0 when any part is none: one bad part makes the list untrustworthy. */
 static size_t take_instants(const struct reading *r, const char *text, size_t bytes, enum spw_reset_unit unit,
                             struct spw_instant *out, size_t room)
 {
-    const char *p = text, *member;
-    size_t count = 0, n;
+    const char *p = text, *member, *rest;
+    size_t count = 0, n, rest_bytes;
     if (parse_instant(r, text, bytes, unit, &out[0]))
         return 1;
     while (next_member(&p, text + bytes, &member, &n)) {
-        if (count == room || !parse_instant(r, member, n, unit, &out[count]))
+        if (count == room)
+            return 0;
+        if (!parse_instant(r, member, n, unit, &out[count]) &&
+            (!next_member(&p, text + bytes, &rest, &rest_bytes) ||
+             !parse_instant(r, member, (size_t)(rest - member) + rest_bytes, unit, &out[count])))
             return 0;
         count++;
     }
@@ -298,8 +302,9 @@ static void take_named(struct reading *r, const struct spw_header_name *n, const
     join(&g->fields[n->field], value, bytes);
 }
 
-static void take_line(struct reading *r, const char *name, const char *value, size_t bytes)
+static void take_line(void *owner, const char *name, const char *value, size_t bytes)
 {
+    struct reading *r = owner;
     struct spw_header_name n;
     if (strcmp(name, "date") == 0) {
         r->has_date =
@@ -328,73 +333,6 @@ static void take_line(struct reading *r, const char *name, const char *value, si
     }
 }
 
-/* One whole line, its end taken off. */
-static void take_whole_line(struct reading *r, const char *line, const char *stop)
-{
-    while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
-        stop--;
-    const char *colon = memchr(line, ':', (size_t)(stop - line));
-    char name[NAME_MAX_BYTES];
-    if (!colon || colon == line || (size_t)(colon - line) >= sizeof name || *line == ' ' || *line == '\t' ||
-        memchr(line, 0, (size_t)(stop - line)))
-        return;
-    size_t n = (size_t)(colon - line);
-    while (n > 0 && is_blank(line[n - 1])) /* not to be sent, but sent */
-        n--;
-    for (size_t i = 0; i < n; i++)
-        name[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] + 32 : line[i]);
-    name[n] = 0;
-    const char *value = colon + 1;
-    while (value < stop && (*value == ' ' || *value == '\t'))
-        value++;
-    take_line(r, name, value, (size_t)(stop - value));
-}
-
-static bool is_folded(const char *p, const char *end)
-{
-    return p < end && (*p == ' ' || *p == '\t');
-}
-
-static void take_headers(struct reading *r, const char *headers, size_t headers_bytes)
-{
-    const char *end = headers + headers_bytes;
-    char whole[NAME_MAX_BYTES + VALUE_MAX_BYTES] = "";
-    for (const char *line = headers; line < end;) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        const char *stop = newline ? newline : end;
-        const char *next = newline ? newline + 1 : end;
-        if (!is_folded(next, end)) {
-            take_whole_line(r, line, stop);
-            line = next;
-            continue;
-        }
-        size_t n = 0; /* folded: every further line stands for a blank and its text */
-        bool fits = true;
-        for (const char *p = line; p == line || is_folded(p, end);) {
-            bool is_first = p == line;
-            const char *to = memchr(p, '\n', (size_t)(end - p));
-            const char *part_end = to ? to : end;
-            while (part_end > p && part_end[-1] == '\r')
-                part_end--;
-            while (!is_first && p < part_end && is_blank(*p))
-                p++;
-            size_t part = (size_t)(part_end - p);
-            fits = fits && n + 1 + part < sizeof whole;
-            if (fits) {
-                whole[n] = ' ';
-                n += is_first ? 0 : 1;
-                memcpy(whole + n, p, part);
-                n += part;
-            }
-            p = to ? to + 1 : end;
-            next = p;
-        }
-        if (fits)
-            take_whole_line(r, whole, whole + n);
-        line = next;
-    }
-}
-
 /* ---- fields into windows ---- */
 
 static struct window *add_window(struct windows *all, enum dialect dialect)
@@ -408,7 +346,7 @@ static struct window *add_window(struct windows *all, enum dialect dialect)
     return w;
 }
 
-static bool take_count(const char *text, size_t bytes, uint64_t *out)
+static bool take_count(const char *text, size_t bytes, enum spw_decimal_mode rounding, uint64_t *out)
 {
     int64_t value;
     const char *parameters = memchr(text, ';', bytes); /* "96;w=21600": the number is the member's value */
@@ -420,7 +358,7 @@ static bool take_count(const char *text, size_t bytes, uint64_t *out)
         text++;
         bytes--;
     }
-    if (bytes == 0 || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_DOWN, &value) == SPW_DECIMAL_BAD ||
+    if (bytes == 0 || spw_decimal_parse(text, bytes, 0, rounding, &value) == SPW_DECIMAL_BAD ||
         text[0] == '-' || value >= COUNT_MAX)
         return false;
     *out = (uint64_t)value;
@@ -431,17 +369,20 @@ static bool take_count(const char *text, size_t bytes, uint64_t *out)
 static bool take_limit(const char *text, size_t bytes, uint64_t *out)
 {
     int64_t up;
-    return take_count(text, bytes, out) &&
+    return take_count(text, bytes, SPW_DECIMAL_DOWN, out) &&
            (*out > 0 || spw_decimal_parse(text, bytes, 0, SPW_DECIMAL_UP, &up) == SPW_DECIMAL_EXACT);
 }
 
 /* "0, 4821": returns how many counts there are, 0 when any of them is none. */
-static size_t take_counts(const struct text *t, uint64_t *out, size_t room)
+static size_t take_counts(const struct group *g, enum spw_header_field field, uint64_t *out, size_t room)
 {
+    /* What is left is not told too large. */
+    enum spw_decimal_mode rounding = field == SPW_HEADER_USED ? SPW_DECIMAL_UP : SPW_DECIMAL_DOWN;
+    const struct text *t = &g->fields[field];
     const char *p = t->p, *end = t->p + t->n, *member;
     size_t count = 0, bytes;
     while (!t->too_long && next_member(&p, end, &member, &bytes)) {
-        if (count == room || !take_count(member, bytes, &out[count]))
+        if (count == room || !take_count(member, bytes, rounding, &out[count]))
             return 0;
         count++;
     }
@@ -531,17 +472,17 @@ static bool group_counts_requests(const struct group *g)
 static size_t take_unused(const struct group *g, uint64_t *out, size_t room)
 {
     uint64_t limits[MEMBERS_MAX_COUNT];
-    size_t count = take_counts(&g->fields[SPW_HEADER_USED], out, room);
-    if (take_counts(&g->fields[SPW_HEADER_LIMIT], limits, MEMBERS_MAX_COUNT) != count)
+    size_t count = take_counts(g, SPW_HEADER_USED, out, room);
+    if (take_counts(g, SPW_HEADER_LIMIT, limits, MEMBERS_MAX_COUNT) != count)
         return 0;
     for (size_t i = 0; i < count; i++)
         out[i] = out[i] < limits[i] ? limits[i] - out[i] : 0;
     return count;
 }
 
-static size_t take_quotas(const struct text *t, struct spw_quota out[MEMBERS_MAX_COUNT])
+static size_t take_quotas(const struct text *t, bool is_strict, struct spw_quota out[MEMBERS_MAX_COUNT])
 {
-    return t->too_long ? 0 : spw_quota_parse(t->p, t->n, out, MEMBERS_MAX_COUNT);
+    return t->too_long ? 0 : spw_quota_parse(t->p, t->n, is_strict, out, MEMBERS_MAX_COUNT);
 }
 
 static const struct text *policy_of(const struct reading *r, const struct group *g, enum dialect dialect)
@@ -559,9 +500,9 @@ static void add_paired(const struct reading *r, const struct group *g, enum dial
     struct spw_instant resets[MEMBERS_MAX_COUNT];
     struct spw_instant longest;
     const struct text *reset = &g->fields[SPW_HEADER_RESET];
-    size_t limits_count = take_counts(&g->fields[SPW_HEADER_LIMIT], limits, MEMBERS_MAX_COUNT);
-    size_t quotas_count = take_quotas(&g->fields[SPW_HEADER_LIMIT], quotas);
-    size_t policies_count = take_quotas(policy_of(r, g, dialect), policies);
+    size_t limits_count = take_counts(g, SPW_HEADER_LIMIT, limits, MEMBERS_MAX_COUNT);
+    size_t quotas_count = take_quotas(&g->fields[SPW_HEADER_LIMIT], false, quotas);
+    size_t policies_count = take_quotas(policy_of(r, g, dialect), false, policies);
     size_t resets_count = reset->too_long
                               ? 0
                               : take_instants(r, reset->p, reset->n, unit_of(r, g, SPW_HEADER_RESET), resets,
@@ -595,7 +536,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     if (!group_counts_requests(g))
         return;
     uint64_t remaining[MEMBERS_MAX_COUNT], limits_told[MEMBERS_MAX_COUNT];
-    size_t remaining_count = take_counts(&g->fields[SPW_HEADER_REMAINING], remaining, MEMBERS_MAX_COUNT);
+    size_t remaining_count = take_counts(g, SPW_HEADER_REMAINING, remaining, MEMBERS_MAX_COUNT);
     bool is_used = remaining_count == 0;
     if (is_used)
         remaining_count = take_unused(g, remaining, MEMBERS_MAX_COUNT);
@@ -603,7 +544,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     while (equal_count < remaining_count && remaining[equal_count] == remaining[0])
         equal_count++;
     if (equal_count == remaining_count &&
-        take_counts(&g->fields[SPW_HEADER_LIMIT], limits_told, MEMBERS_MAX_COUNT) != remaining_count)
+        take_counts(g, SPW_HEADER_LIMIT, limits_told, MEMBERS_MAX_COUNT) != remaining_count)
         remaining_count = 1;
     if (remaining_count > 1) {
         add_paired(r, g, dialect, remaining, remaining_count, is_used ? RULE_USED : NULL, all);
@@ -614,7 +555,7 @@ static void add_group(const struct reading *r, const struct group *g, struct win
         return;
     struct spw_quota limits[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
     const struct text *limit = &g->fields[SPW_HEADER_LIMIT];
-    size_t limits_count = take_quotas(limit, limits);
+    size_t limits_count = take_quotas(limit, false, limits);
     if (limits_count && limits[0].has_limit && limits[0].limit_count < COUNT_MAX) {
         w->has_limit = true;
         w->limit_count = limits[0].limit_count;
@@ -623,12 +564,12 @@ static void add_group(const struct reading *r, const struct group *g, struct win
     }
     take_window_text(w, g);
     window_by_quota(w, limits, limits_count);
-    window_by_quota(w, policies, take_quotas(policy_of(r, g, dialect), policies));
+    window_by_quota(w, policies, take_quotas(policy_of(r, g, dialect), false, policies));
     uint64_t used;
     if (remaining_count && !is_used) {
         w->has_remaining = true;
         w->remaining_count = remaining[0];
-    } else if (w->has_limit && take_counts(&g->fields[SPW_HEADER_USED], &used, 1) == 1) {
+    } else if (w->has_limit && take_counts(g, SPW_HEADER_USED, &used, 1) == 1) {
         w->has_remaining = true;
         w->remaining_count = used < w->limit_count ? w->limit_count - used : 0;
         w->rules.remaining = RULE_USED;
@@ -651,8 +592,8 @@ static void set_reset_s(struct window *w, const struct spw_quota *q)
 static void add_ietf(const struct reading *r, struct windows *all)
 {
     struct spw_quota states[MEMBERS_MAX_COUNT], policies[MEMBERS_MAX_COUNT];
-    size_t states_count = take_quotas(&r->ratelimit, states);
-    size_t policies_count = take_quotas(&r->policy, policies);
+    size_t states_count = take_quotas(&r->ratelimit, true, states);
+    size_t policies_count = take_quotas(&r->policy, true, policies);
     bool has_states = false;
     for (size_t i = 0; i < states_count; i++) {
         const struct spw_quota *s = &states[i];
@@ -701,21 +642,24 @@ static void add_ietf(const struct reading *r, struct windows *all)
     }
 }
 
-/* "40/40": used of limit. */
+/* "40/40": used of limit, once or in a list. */
 static void add_call_limit(const struct reading *r, struct windows *all)
 {
     const struct text *t = &r->call_limit;
-    const char *slash = t->too_long ? NULL : memchr(t->p, '/', t->n);
-    uint64_t used, limit;
-    if (!slash || !take_count(t->p, (size_t)(slash - t->p), &used) ||
-        !take_count(slash + 1, (size_t)(t->p + t->n - slash - 1), &limit))
-        return;
-    struct window *w = add_window(all, DIALECT_CALL_LIMIT);
-    if (!w)
-        return;
-    w->has_limit = w->has_remaining = true;
-    w->limit_count = limit;
-    w->remaining_count = used < limit ? limit - used : 0;
+    const char *p = t->p, *end = t->p + (t->too_long ? 0 : t->n), *member;
+    size_t bytes;
+    while (next_member(&p, end, &member, &bytes)) {
+        const char *slash = memchr(member, '/', bytes);
+        uint64_t used, limit;
+        struct window *w;
+        if (!slash || !take_count(member, (size_t)(slash - member), SPW_DECIMAL_UP, &used) ||
+            !take_count(slash + 1, (size_t)(member + bytes - slash - 1), SPW_DECIMAL_DOWN, &limit) ||
+            !(w = add_window(all, DIALECT_CALL_LIMIT)))
+            continue;
+        w->has_limit = w->has_remaining = true;
+        w->limit_count = limit;
+        w->remaining_count = used < limit ? limit - used : 0;
+    }
 }
 
 /* ---- the window that governs ---- */
@@ -874,7 +818,7 @@ void spw_headers_read_as(const char *headers, size_t headers_bytes, uint32_t sta
     out->dialect = out->limit_rule = out->remaining_rule = "";
     out->reset_rule = out->window_rule = out->retry_rule = "";
     if (headers)
-        take_headers(&r, headers, headers_bytes);
+        spw_header_lines_each(headers, headers_bytes, take_line, &r);
     out->has_date = r.has_date;
     out->date_unix_ms = r.date_unix_ms;
     if (r.from_cache)

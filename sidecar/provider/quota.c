@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define INTEGER_DIGITS_MAX 15u /* RFC 9651 */
+#define INTEGER_DIGITS_MAX  15u /* RFC 9651 */
+#define FRACTION_DIGITS_MAX 3
 
 enum value_kind { VALUE_NONE, VALUE_INTEGER, VALUE_TEXT, VALUE_OTHER };
 
@@ -16,6 +17,7 @@ struct value {
 struct reader {
     const char *p;
     const char *end;
+    bool is_strict; /* as RFC 9651 wants it; else blanks and capitals where the drafts before 4 have them */
 };
 
 static bool is_alpha(char c)
@@ -62,7 +64,7 @@ static bool take_integer(struct reader *r, struct value *out)
         start = ++r->p;
         while (r->p < r->end && is_digit(*r->p))
             r->p++;
-        return r->p > start;
+        return r->p > start && r->p - start <= FRACTION_DIGITS_MAX;
     }
     return true;
 }
@@ -94,15 +96,14 @@ static bool take_token(struct reader *r, struct value *out)
     return true;
 }
 
-/* ":base64:", taken whatever stands between the colons: the partition key is not used here. */
+/* ":base64:", whatever it stands for: the partition key is not used here. */
 static bool take_bytes(struct reader *r, struct value *out)
 {
     out->kind = VALUE_OTHER;
-    const char *close = memchr(r->p + 1, ':', (size_t)(r->end - r->p - 1));
-    if (!close)
-        return false;
-    r->p = close + 1;
-    return true;
+    for (r->p++; r->p < r->end; r->p++)
+        if (!is_alpha(*r->p) && !is_digit(*r->p) && *r->p != '+' && *r->p != '/' && *r->p != '=')
+            break;
+    return r->p < r->end && *r->p++ == ':';
 }
 
 static bool take_value(struct reader *r, struct value *out)
@@ -124,12 +125,17 @@ static bool take_value(struct reader *r, struct value *out)
         out->kind = VALUE_OTHER;
         return is_good;
     }
-    if (*r->p == '?' && r->p + 1 < r->end) {
+    if (*r->p == '?' && r->p + 1 < r->end && (r->p[1] == '0' || r->p[1] == '1')) {
         out->kind = VALUE_OTHER;
         r->p += 2;
         return true;
     }
     return false;
+}
+
+static bool is_capital(char c)
+{
+    return c >= 'A' && c <= 'Z';
 }
 
 /* A key: lower-case letters, digits, "_-.*". */
@@ -138,6 +144,8 @@ static bool take_key(struct reader *r, char *key, size_t room)
     size_t n = 0;
     while (r->p < r->end && (is_alpha(*r->p) || is_digit(*r->p) || *r->p == '_' || *r->p == '-' ||
                              *r->p == '.' || *r->p == '*')) {
+        if (r->is_strict && (is_capital(*r->p) || (n == 0 && !is_alpha(*r->p) && *r->p != '*')))
+            return false;
         if (n + 1 < room)
             key[n++] = *r->p;
         r->p++;
@@ -167,14 +175,24 @@ static void set_parameter(struct spw_quota *q, const char *key, const struct val
     /* Other parameters, and known ones of another type, are comments. */
 }
 
+/* Behind the semicolon, or behind the blanks that may follow an item. */
+static bool next_parameter(struct reader *r)
+{
+    const char *here = r->p;
+    skip_blanks(r);
+    if (!next_is(r, ';') || (r->is_strict && r->p != here))
+        return false;
+    r->p++;
+    skip_blanks(r);
+    return true;
+}
+
 /* ";w=60;comment=\"fixed\"" into q, or nowhere when q is NULL. */
 static bool take_parameters(struct reader *r, struct spw_quota *q)
 {
-    for (skip_blanks(r); next_is(r, ';'); skip_blanks(r)) {
+    while (next_parameter(r)) {
         char key[32];
         struct value v = {.kind = VALUE_NONE};
-        r->p++;
-        skip_blanks(r);
         if (!take_key(r, key, sizeof key))
             return false;
         if (next_is(r, '=')) {
@@ -222,9 +240,9 @@ static size_t parse_dictionary(struct reader *r, struct spw_quota *q)
     return r->p == r->end ? 1 : 0;
 }
 
-size_t spw_quota_parse(const char *text, size_t bytes, struct spw_quota *out, size_t room)
+size_t spw_quota_parse(const char *text, size_t bytes, bool is_strict, struct spw_quota *out, size_t room)
 {
-    struct reader r = {text, text + bytes};
+    struct reader r = {text, text + bytes, is_strict};
     skip_blanks(&r);
     while (r.end > r.p && (r.end[-1] == ' ' || r.end[-1] == '\t'))
         r.end--;

@@ -24,7 +24,8 @@ struct spw_quota {
 };
 
 /* Reads a whole field (repeated lines joined by a comma). Returns how many members there are, at most room (more are
- * dropped); 0 when the field is malformed, since the drafts say that such a field is to be ignored whole. */
-size_t spw_quota_parse(const char *text, size_t bytes, struct spw_quota *out, size_t room);
+ * dropped); 0 when the field is malformed, since the drafts say that such a field is to be ignored whole. is_strict: it is
+ * a structured field (RFC 9651), where a blank before a semicolon or a key in capitals is malformed. */
+size_t spw_quota_parse(const char *text, size_t bytes, bool is_strict, struct spw_quota *out, size_t room);
 
 #endif
