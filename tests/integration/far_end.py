@@ -79,12 +79,20 @@ ERRORS = {
     "taxjar": lambda status: {"status": status, "error": "Bad Request", "detail": "upstream says no"},
     "stripe": lambda status: {"error": {"type": "invalid_request_error", "message": "upstream says no",
                                         "code": "customer_tax_location_invalid"}}}
+# Too many requests, as each says it; Stripe would have its SDK try again.
+REFUSALS = {
+    "avatax": ({}, {"error": {"code": "RateLimitExceeded", "message": "too many requests", "target": "Unknown",
+                              "details": [{"code": "RateLimitExceeded", "number": 4011, "message": "too many"}]}}),
+    "taxjar": ({}, {"status": 429, "error": "Too Many Requests", "detail": "too many requests"}),
+    "stripe": ({"Stripe-Rate-Limited-Reason": "endpoint-rate", "Stripe-Should-Retry": "true"},
+               {"error": {"type": "invalid_request_error", "code": "rate_limit", "message": "too many requests"}})}
 CALCULATE = {"avatax": "/api/v2/transactions/create", "taxjar": "/v2/taxes", "stripe": "/v1/tax/calculations"}
 
 
 class FarEnd:
     def __init__(self, provider, credential):
         self.provider, self.mode, self.asked = provider, "live", []
+        self.refuse = 0  # so many calculations by a 429, before the mode counts
         answer = {"avatax": avatax, "taxjar": taxjar, "stripe": stripe}[provider]
         far = self
 
@@ -94,12 +102,14 @@ class FarEnd:
             def log_message(self, *_):
                 pass
 
-            def reply(self, status, body):
+            def reply(self, status, body, headers=None):
                 text = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(text)))
                 self.send_header("Request-Id", "req_far")
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(text)
 
@@ -110,6 +120,10 @@ class FarEnd:
                     far.asked.append((self.command, path, "without the credential"))
                     return self.reply(401, ERRORS[provider](401))
                 far.asked.append((self.command, path, raw))
+                if path == CALCULATE[provider] and far.refuse > 0:
+                    far.refuse -= 1
+                    headers, error = REFUSALS[provider]
+                    return self.reply(429, error, headers)
                 if path == CALCULATE[provider] and far.mode != "live":
                     return self.reply(far.mode, ERRORS[provider](far.mode))
                 body = dict(urllib.parse.parse_qsl(raw)) if provider == "stripe" else json.loads(raw or "{}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from far_end import FarEnd, basic
+from far_end import CALCULATE, FarEnd, basic
 from harness import KEY, WATCHDOG_S, until
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +24,7 @@ class Shop:
     def __init__(self, place, provider, script):
         self.place, self.script = place, script
         self.far = FarEnd(provider, basic("account", KEY) if provider == "avatax" else f"Bearer {KEY}")
-        account = {"provider": provider, "connection": None, "listen": f"127.0.0.1:{place.pass_port}",
+        account = {"provider": provider, "connection": None, "retry": {"first": "100ms"}, "listen": f"127.0.0.1:{place.pass_port}",
                    "company": "ACME" if provider == "avatax" else None}
         if provider == "avatax":
             (place.directory / "user").write_text("account\n")
@@ -40,6 +40,21 @@ class Shop:
                  "TOKEN": self.sidecar.token(), "PYTHONPATH": str(SDKS / "python"), "NODE_NO_WARNINGS": "1"})
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout.splitlines()[-1])
+
+    def asked(self):
+        """Calculations that reached the sidecar, and those that reached the provider."""
+        quotes = sum(n for (name, _), n in self.sidecar.metrics().items() if name == "spillway_quotes_total")
+        return int(quotes), self.far.paths().count(CALCULATE[self.far.provider])
+
+    def minor(self, cart):
+        """The tax of one more calculation, in cents, as the SDK hands it to the shop; and what was asked for it."""
+        before = self.asked()
+        answer = self("calculate", cart)["ok"]
+        answer = answer.get("tax", answer)
+        tax = answer.get("tax_amount_exclusive")
+        if tax is None:
+            tax = round(100 * answer.get("totalTax", answer.get("amount_to_collect")))
+        return tax, tuple(now - then for now, then in zip(self.asked(), before))
 
     def flag(self):
         """The newest flag."""
@@ -91,6 +106,25 @@ def test_avatax(shop):
     assert len(shop.far.asked) == asked, "AvaTax does not know it"
     until(lambda: shop.flag()["state"] == "confirmed", "the order")
     assert shop.flag()["order"]["order_id"] == "cart-2"
+
+
+@by("avatax.js", "taxjar.js", "taxjar_client.py", "stripe.js", "stripe_client.py")
+def test_a_provider_that_refuses_for_its_rate(shop):
+    """The sidecar tries once more, the SDK never: not even Stripe's, which its provider would have try again."""
+    def gate_is_open():
+        return shop.sidecar.metric("spillway_gate_shut_seconds", account="main") == 0
+
+    shop.far.refuse = 1
+    assert shop.minor("cart-1") == (368, (1, 2)) and shop.sidecar.flags() == []
+    until(gate_is_open, "the gate")
+    shop.far.refuse = 100
+    assert shop.minor("cart-2") == (368, (1, 2))
+    flag = shop.flag()
+    assert (flag["type"], flag["cause"], flag["tax"]["amount"]) == ("rate-limit-429", "retry-429", "3.68")
+    assert (flag["evidence"]["attempts"], flag["evidence"]["provider_status"]) == (2, 429)
+    until(gate_is_open, "the gate")
+    shop.far.refuse = 0
+    assert shop.minor("cart-3") == (368, (1, 1)) and len(shop.sidecar.flags()) == 1
 
 
 @by("avatax.js")
