@@ -83,15 +83,16 @@ static json_t *make_lines(const struct spw_form *form, const struct spw_mock_rat
     }
     for (size_t i = 0; i < count; i++) {
         int64_t amount, tax;
-        char own[24];
+        char own[24], entry[SPW_FORM_ENTRY_BYTES];
         snprintf(own, sizeof own, "L%zu", i + 1);
-        if (!whole(spw_form_get(form, "line_items[%zu][amount]", i), &amount)) {
+        spw_form_entry("line_items", i, entry);
+        if (!whole(spw_form_get_of(form, entry, "[amount]"), &amount)) {
             *out = fault(400, "invalid_request_error", "parameter_invalid_integer", "line_items[amount]",
                          "an amount is no whole number");
             json_decref(data);
             return NULL;
         }
-        const char *reference = spw_form_get(form, "line_items[%zu][reference]", i);
+        const char *reference = spw_form_get_of(form, entry, "[reference]");
         json_t *line = price(rate, amount, is_exempt, &tax);
         json_object_set_new(line, "id", json_string(own));
         json_object_set_new(line, "object", json_string("tax.calculation_line_item"));

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/spw_text.h"
+
 #define NAME_MAX_BYTES 160u
 
 static int hex(char c)
@@ -60,6 +62,7 @@ bool spw_form_parse(const char *body, size_t bytes, struct spw_form *out)
             struct spw_form_pair *pair = &out->pairs[out->count++];
             pair->name = to;
             ok = decode(p, equals ? equals : stop, &to);
+            pair->name_bytes = ok ? (size_t)(to - pair->name) - 1 : 0;
             pair->value = to;
             ok = ok && decode(equals ? equals + 1 : stop, stop, &to);
         }
@@ -77,17 +80,30 @@ void spw_form_clean_up(struct spw_form *form)
     memset(form, 0, sizeof *form);
 }
 
-const char *spw_form_get(const struct spw_form *form, const char *name_format, ...)
+const char *spw_form_get(const struct spw_form *form, const char *name)
 {
-    char name[NAME_MAX_BYTES];
-    va_list args;
-    va_start(args, name_format);
-    vsnprintf(name, sizeof name, name_format, args);
-    va_end(args);
-    for (size_t i = form->count; i-- > 0;)
-        if (strcmp(form->pairs[i].name, name) == 0)
-            return form->pairs[i].value;
+    return spw_form_get_of(form, name, "");
+}
+
+const char *spw_form_get_of(const struct spw_form *form, const char *owner, const char *rest)
+{
+    size_t owner_bytes = strlen(owner), rest_bytes = strlen(rest);
+    for (size_t i = form->count; i-- > 0;) {
+        const struct spw_form_pair *pair = &form->pairs[i];
+        if (pair->name_bytes == owner_bytes + rest_bytes && memcmp(pair->name, owner, owner_bytes) == 0 &&
+            memcmp(pair->name + owner_bytes, rest, rest_bytes) == 0)
+            return pair->value;
+    }
     return NULL;
+}
+
+void spw_form_entry(const char *list, size_t index, char out[SPW_FORM_ENTRY_BYTES])
+{
+    struct spw_text t = spw_text_on(out, SPW_FORM_ENTRY_BYTES);
+    spw_text_put(&t, list);
+    spw_text_put(&t, "[");
+    spw_text_u64(&t, index);
+    spw_text_put(&t, "]");
 }
 
 bool spw_form_has_prefix(const struct spw_form *form, const char *prefix)

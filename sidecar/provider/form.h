@@ -13,6 +13,7 @@
 
 struct spw_form_pair {
     const char *name; /* decoded: "line_items[0][amount]" */
+    size_t name_bytes;
     const char *value;
 };
 
@@ -26,8 +27,12 @@ struct spw_form {
 bool spw_form_parse(const char *body, size_t bytes, struct spw_form *out);
 void spw_form_clean_up(struct spw_form *form);
 /* The value of this name, the last when there are several; NULL = not there. */
-const char *spw_form_get(const struct spw_form *form, const char *name_format, ...)
-    __attribute__((format(printf, 2, 3)));
+const char *spw_form_get(const struct spw_form *form, const char *name);
+/* The same by a name in two parts: "customer_details" and "[address][city]". */
+const char *spw_form_get_of(const struct spw_form *form, const char *owner, const char *rest);
+/* "list[index]", the owner of an entry's fields. list: at most 32 bytes. */
+#define SPW_FORM_ENTRY_BYTES 64u
+void spw_form_entry(const char *list, size_t index, char out[SPW_FORM_ENTRY_BYTES]);
 /* Is there any name that begins so? */
 bool spw_form_has_prefix(const struct spw_form *form, const char *prefix);
 /* How many entries a list has: names "list[0]...", "list[1]..."; false when its numbers have a gap or are none. */

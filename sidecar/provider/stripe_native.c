@@ -30,11 +30,11 @@ static bool take_whole(const char *text, int64_t *out)
 static enum spw_status take_address(struct spw_native_builder *b, const struct spw_form *form,
                                     const char *owner, struct spw_address *out)
 {
-    return spw_native_address(b, owner, spw_form_get(form, "%s[address][country]", owner),
-                              spw_form_get(form, "%s[address][state]", owner),
-                              spw_form_get(form, "%s[address][postal_code]", owner),
-                              spw_form_get(form, "%s[address][city]", owner),
-                              spw_form_get(form, "%s[address][line1]", owner), out);
+    return spw_native_address(b, owner, spw_form_get_of(form, owner, "[address][country]"),
+                              spw_form_get_of(form, owner, "[address][state]"),
+                              spw_form_get_of(form, owner, "[address][postal_code]"),
+                              spw_form_get_of(form, owner, "[address][city]"),
+                              spw_form_get_of(form, owner, "[address][line1]"), out);
 }
 
 static bool is_inclusive(const char *behavior)
@@ -45,27 +45,29 @@ static bool is_inclusive(const char *behavior)
 static enum spw_status take_line(struct spw_native_builder *b, const struct spw_form *form, size_t place)
 {
     int64_t amount_minor = 0, quantity = 1;
-    const char *count = spw_form_get(form, "line_items[%zu][quantity]", place);
+    char entry[SPW_FORM_ENTRY_BYTES];
+    spw_form_entry("line_items", place, entry);
+    const char *count = spw_form_get_of(form, entry, "[quantity]");
     struct spw_line *line = spw_native_line(b);
     if (!line)
         return SPW_STATUS_OK; /* said at the end */
-    if (is_inclusive(spw_form_get(form, "line_items[%zu][tax_behavior]", place)))
+    if (is_inclusive(spw_form_get_of(form, entry, "[tax_behavior]")))
         return spw_native_refuse(b->err,
                                  "line_items[%zu].tax_behavior: a tax within the price is not told by "
                                  "a cached rate",
                                  place);
-    if (!take_whole(spw_form_get(form, "line_items[%zu][amount]", place), &amount_minor) ||
+    if (!take_whole(spw_form_get_of(form, entry, "[amount]"), &amount_minor) ||
         (count && (!take_whole(count, &quantity) || quantity < 0 || quantity > SPW_WIRE_MICRO * 1000LL)))
         return spw_native_refuse(b->err, "line_items[%zu]: amount or quantity is no whole number in range",
                                  place);
     char number[24];
-    const char *reference = spw_form_get(form, "line_items[%zu][reference]", place);
+    const char *reference = spw_form_get_of(form, entry, "[reference]");
     if (!reference || !reference[0]) {
         snprintf(number, sizeof number, "L%zu", place + 1);
         reference = number;
     }
     line->id = spw_native_text(b, reference);
-    line->tax_code = spw_native_text(b, spw_form_get(form, "line_items[%zu][tax_code]", place));
+    line->tax_code = spw_native_text(b, spw_form_get_of(form, entry, "[tax_code]"));
     line->quantity_micro = quantity * SPW_WIRE_MICRO;
     line->amount_minor = amount_minor;
     return SPW_STATUS_OK;

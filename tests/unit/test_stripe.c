@@ -347,6 +347,15 @@ static void test_form(void **state)
     assert_true(spw_form_list_count(&form, "l", 4, &count));
     assert_int_equal(count, 0);
     spw_form_clean_up(&form);
+    char entry[SPW_FORM_ENTRY_BYTES];
+    spw_form_entry("l", 12, entry);
+    assert_string_equal(entry, "l[12]");
+    assert_true(spw_form_parse("l[12][a]=1&l[1][a]=2&l[12][ab]=3", 32, &form));
+    assert_string_equal(spw_form_get_of(&form, entry, "[a]"), "1");
+    assert_string_equal(spw_form_get_of(&form, "l", "[1][a]"), "2");
+    assert_null(spw_form_get_of(&form, entry, "[b]"));
+    assert_null(spw_form_get_of(&form, entry, ""));
+    spw_form_clean_up(&form);
     assert_true(spw_form_parse("", 0, &form));
     spw_form_clean_up(&form);
     assert_false(spw_form_parse("a=b\0c", 5, &form)); /* a raw NUL */
