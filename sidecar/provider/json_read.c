@@ -401,13 +401,12 @@ void spw_json_free(struct spw_json *root)
 
 /* ---- looking into it ---- */
 
-const struct spw_json *spw_json_get(const struct spw_json *object, const char *key)
+const struct spw_json *spw_json_find(const struct spw_json *object, const char *key, size_t key_bytes)
 {
     if (!spw_json_is(object, SPW_JSON_OBJECT))
         return NULL;
-    size_t bytes = strlen(key);
     const struct spw_json *member = spw_json_first(object);
-    while (member && (member->key_bytes != bytes || memcmp(member->key, key, bytes) != 0))
+    while (member && (member->key_bytes != key_bytes || memcmp(member->key, key, key_bytes) != 0))
         member = spw_json_next(object, member);
     return member;
 }
@@ -419,12 +418,13 @@ const char *spw_json_text(const struct spw_json *value)
 
 int64_t spw_json_integer(const struct spw_json *value)
 {
-    char own[32];
-    if (!spw_json_is(value, SPW_JSON_INTEGER) || value->text_bytes >= sizeof own)
+    if (!spw_json_is(value, SPW_JSON_INTEGER))
         return 0;
-    memcpy(own, value->text, value->text_bytes);
-    own[value->text_bytes] = 0;
-    return strtoll(own, NULL, 10);
+    bool is_negative = value->text[0] == '-';
+    uint64_t magnitude = 0; /* an int64_t holds it: it was read */
+    for (size_t i = is_negative; i < value->text_bytes; i++)
+        magnitude = magnitude * 10 + (uint64_t)(value->text[i] - '0');
+    return (int64_t)(is_negative ? 0 - magnitude : magnitude);
 }
 
 /* A decimal of at most 15 digits is what it is; what a double would have kept of a longer one counts, so that the noise

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define SPW_JSON_DEPTH_MAX 2048u
 
@@ -54,8 +55,8 @@ char *spw_json_dump(const struct spw_json *value);
 
 /* ---- looking into it: NULL and values of another kind are like absent ones ---- */
 
-/* A member of an object. Looks at one after another. */
-const struct spw_json *spw_json_get(const struct spw_json *object, const char *key);
+/* A member of an object, by a name of so many bytes. Looks at one after another. */
+const struct spw_json *spw_json_find(const struct spw_json *object, const char *key, size_t key_bytes);
 /* The text of a TEXT. */
 const char *spw_json_text(const struct spw_json *value);
 /* The value of an INTEGER, else 0. */
@@ -64,6 +65,12 @@ int64_t spw_json_integer(const struct spw_json *value);
 bool spw_json_number(const struct spw_json *value, unsigned scale, int64_t *out);
 /* The same, also from a decimal in quotes, which is how some SDKs send money. */
 bool spw_json_decimal(const struct spw_json *value, unsigned scale, int64_t *out);
+
+/* The same by a name that mostly is a literal, whose length compilers know. */
+static inline const struct spw_json *spw_json_get(const struct spw_json *object, const char *key)
+{
+    return spw_json_find(object, key, strlen(key));
+}
 
 static inline bool spw_json_is(const struct spw_json *value, enum spw_json_kind kind)
 {

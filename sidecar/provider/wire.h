@@ -75,7 +75,11 @@ json_t *spw_wire_rate(uint32_t ppb);
 /* Quantity: whole numbers without a point. */
 json_t *spw_wire_quantity(int64_t quantity_micro);
 /* The text of a member, or NULL when it is missing, empty or no text. */
-const char *spw_wire_text(const struct spw_json *object, const char *key);
+static inline const char *spw_wire_text(const struct spw_json *object, const char *key)
+{
+    const char *text = spw_json_text(spw_json_get(object, key));
+    return text && text[0] ? text : NULL;
+}
 /* Text with what is NULL left out: sets key only when text is neither NULL nor "". false: no UTF-8, or no memory. */
 bool spw_wire_set_text(json_t *object, const char *key, const char *text);
 

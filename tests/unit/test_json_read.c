@@ -47,6 +47,22 @@ static void test_values(void **state)
     spw_json_free(root);
 }
 
+static void test_integers(void **state)
+{
+    (void)state;
+    static const char text[] = "[0,-0,-7,9223372036854775807,-9223372036854775808,1.0,\"1\"]";
+    static const int64_t values[] = {0, 0, -7, INT64_MAX, INT64_MIN, 0, 0};
+    struct spw_json *root = spw_json_read(text, sizeof text - 1, NULL);
+    size_t place = 0;
+    assert_non_null(root);
+    SPW_JSON_EACH(number, root)
+    {
+        assert_int_equal(spw_json_integer(number), values[place++]);
+    }
+    assert_int_equal(place, 7);
+    spw_json_free(root);
+}
+
 /* Numbers become what jansson's doubles became: 15 digits count, the noise behind them does not. */
 static void test_numbers(void **state)
 {
@@ -243,13 +259,10 @@ static void test_agrees_on_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_many_members),
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_agrees_on_vectors),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_fault),           cmocka_unit_test(test_many_members),
+        cmocka_unit_test(test_depth),           cmocka_unit_test(test_agrees_on_vectors),
         cmocka_unit_test(test_agrees_on_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
