@@ -128,18 +128,24 @@ static bool is_detour(const struct spw_header_part *part)
     return is_one_of(part, names);
 }
 
-static bool has_connection(const char *block)
+static bool value_is(const struct spw_header_part *part, const char *word)
+{
+    return part->value_bytes == strlen(word) && strncasecmp(part->value, word, part->value_bytes) == 0;
+}
+
+/* Most callers say keep-alive, which is for this hop whoever names it. */
+static bool names_headers(const char *block)
 {
     struct spw_header_part part;
     while ((block = spw_header_next(block, &part))) {
-        if (is_name(&part, "Connection"))
+        if (is_name(&part, "Connection") && !value_is(&part, "keep-alive"))
             return true;
     }
     return false;
 }
 
-/* own: the header with the account's key, which none of the caller's may stand beside. block: where Connection stands
- * among them, else NULL. */
+/* own: the header with the account's key, which none of the caller's may stand beside. block: where Connection names
+ * others, else NULL. */
 static bool passes_on(const char *block, const struct spw_header_part *part,
                       const struct spw_header_part *own)
 {
@@ -234,7 +240,7 @@ static enum spw_status put_headers(struct spw_outgoing *out, const struct spw_na
                                    char *credential, struct spw_error *err)
 {
     struct spw_header_part part, own = {.name = "", .value = ""};
-    const char *connection = has_connection(request->headers) ? request->headers : NULL;
+    const char *connection = names_headers(request->headers) ? request->headers : NULL;
     if (!credential)
         return no_memory(err);
     out->headers[out->header_count++] = credential;

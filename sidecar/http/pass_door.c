@@ -251,7 +251,10 @@ static bool find_configured(const struct spw_conf_account *conf, const char *hea
     const char *scheme = conf->credential_header + name_bytes;
     scheme += strspn(scheme, ": ");
     size_t scheme_bytes = strlen(scheme);
-    snprintf(name, sizeof name, "%.*s", (int)name_bytes, conf->credential_header);
+    if (name_bytes >= sizeof name)
+        return false;
+    memcpy(name, conf->credential_header, name_bytes);
+    name[name_bytes] = 0;
     if (!spw_wire_header_find(headers, name, out, room))
         return false;
     if (scheme_bytes && strncasecmp(out, scheme, scheme_bytes) == 0 && out[scheme_bytes] == ' ')

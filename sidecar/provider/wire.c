@@ -271,7 +271,9 @@ bool spw_wire_header_find(const char *headers, const char *name, char *out, size
             out[bytes] = 0;
             return true;
         }
-        line = end + strspn(end, "\r\n");
+        while (*end == '\r' || *end == '\n')
+            end++;
+        line = end;
     }
     return false;
 }
@@ -369,12 +371,6 @@ json_t *spw_wire_quantity(int64_t quantity_micro)
 {
     return quantity_micro % SPW_WIRE_MICRO == 0 ? json_integer(quantity_micro / SPW_WIRE_MICRO)
                                                 : json_real((double)quantity_micro / SPW_WIRE_MICRO);
-}
-
-const char *spw_wire_text(const struct spw_json *object, const char *key)
-{
-    const char *text = spw_json_text(spw_json_get(object, key));
-    return text && text[0] ? text : NULL;
 }
 
 bool spw_wire_set_text(json_t *object, const char *key, const char *text)
