@@ -28,7 +28,7 @@ static struct span trim(struct span text)
         text.at++;
         text.bytes--;
     }
-    while (text.bytes > 0 && (is_space(text.at[text.bytes - 1]) || text.at[text.bytes - 1] == '\r')) {
+    while (text.bytes > 0 && is_space(text.at[text.bytes - 1])) {
         text.bytes--;
     }
     return text;
@@ -100,6 +100,12 @@ const char *spw_framing_doubt(const char *lines, size_t bytes)
         const char *feed = memchr(lines, '\n', (size_t)(end - lines));
         struct span line = {lines, (size_t)((feed != NULL ? feed : end) - lines)}, name, value;
         lines = feed != NULL ? feed + 1 : end;
+        if (line.bytes > 0 && line.at[line.bytes - 1] == '\r') {
+            line.bytes--;
+        }
+        if (memchr(line.at, '\r', line.bytes) != NULL) {
+            return "a carriage return stands within a line"; /* some take it for the line's end */
+        }
         if (!split(line, &name, &value)) {
             continue;
         }

@@ -133,20 +133,20 @@ static bool value_is(const struct spw_header_part *part, const char *word)
     return part->value_bytes == strlen(word) && strncasecmp(part->value, word, part->value_bytes) == 0;
 }
 
-/* Most callers say keep-alive, which is for this hop whoever names it. */
-static bool names_headers(const char *block)
+/* Most say keep-alive, which is for this hop whoever names it. */
+const char *spw_header_connection(const char *block)
 {
     struct spw_header_part part;
-    while ((block = spw_header_next(block, &part))) {
+    for (const char *at = block; (at = spw_header_next(at, &part));) {
         if (is_name(&part, "Connection") && !value_is(&part, "keep-alive"))
-            return true;
+            return block;
     }
-    return false;
+    return NULL;
 }
 
-/* own: the header with the account's key, which none of the caller's may stand beside. block: where Connection names
- * others, else NULL. */
-static bool passes_on(const char *block, const struct spw_header_part *part,
+/* own: the header with the account's key, which none of the caller's may stand beside. connection: where Connection
+ * names others, else NULL. Many a server takes X_API_KEY for X-API-KEY: no name with an underscore goes on. */
+static bool passes_on(const char *connection, const struct spw_header_part *part,
                       const struct spw_header_part *own)
 {
     static const char *const kept_back[] = {
@@ -156,15 +156,17 @@ static bool passes_on(const char *block, const struct spw_header_part *part,
         part->name_bytes == own->name_bytes && strncasecmp(part->name, own->name, own->name_bytes) == 0;
     return !is_own && !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !is_detour(part) &&
            !begins(part, "Spillway-") && !begins(part, "X-Forwarded-") &&
-           !(block && is_named_by_connection(block, part));
+           !memchr(part->name, '_', part->name_bytes) &&
+           !(connection && is_named_by_connection(connection, part));
 }
 
-bool spw_header_passes_back(const struct spw_header_part *part)
+bool spw_header_passes_back(const char *connection, const struct spw_header_part *part)
 {
     static const char *const kept_back[] = {
         "Content-Encoding",          "Set-Cookie", "Date", "Content-Type", "Alt-Svc",
         "Strict-Transport-Security", NULL};
-    return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-");
+    return !is_hop_by_hop(part) && !is_one_of(part, kept_back) && !begins(part, "Spillway-") &&
+           !(connection && is_named_by_connection(connection, part));
 }
 
 void spw_outgoing_trace(const char *block, struct spw_trace *out)
@@ -240,7 +242,7 @@ static enum spw_status put_headers(struct spw_outgoing *out, const struct spw_na
                                    char *credential, struct spw_error *err)
 {
     struct spw_header_part part, own = {.name = "", .value = ""};
-    const char *connection = names_headers(request->headers) ? request->headers : NULL;
+    const char *connection = spw_header_connection(request->headers);
     if (!credential)
         return no_memory(err);
     out->headers[out->header_count++] = credential;

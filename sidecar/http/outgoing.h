@@ -50,7 +50,9 @@ struct spw_header_part {
     size_t name_bytes, value_bytes;
 };
 const char *spw_header_next(const char *block, struct spw_header_part *out);
-/* May this header of an answer go on to the SDK? */
-bool spw_header_passes_back(const struct spw_header_part *part);
+/* The block if a Connection among its headers names others, which then are for this hop alone; else NULL. */
+const char *spw_header_connection(const char *block);
+/* May this header of an answer go on to the SDK? connection: what spw_header_connection said of the answer's block. */
+bool spw_header_passes_back(const char *connection, const struct spw_header_part *part);
 
 #endif

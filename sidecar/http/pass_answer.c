@@ -92,6 +92,7 @@ static const char *put_theirs(struct headers *h, const char *block)
     const char *content_type = NULL;
     size_t bytes = 0;
     struct spw_header_part part;
+    const char *connection = spw_header_connection(block);
     block = h->theirs = strdup(block);
     while (block && (block = spw_header_next(block, &part)) && h->count + 12 < HEADERS_MAX_COUNT) {
         size_t more = part.name_bytes + part.value_bytes + 4;
@@ -99,7 +100,7 @@ static const char *put_theirs(struct headers *h, const char *block)
             continue;
         bytes += more;
         bool is_type = part.name_bytes == 12 && strncasecmp(part.name, "Content-Type", 12) == 0;
-        bool passes = !is_type && spw_header_passes_back(&part);
+        bool passes = !is_type && spw_header_passes_back(connection, &part);
         h->theirs[part.name + part.name_bytes - h->theirs] = 0;
         h->theirs[part.value + part.value_bytes - h->theirs] = 0;
         if (is_type && !content_type)

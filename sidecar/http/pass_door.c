@@ -301,6 +301,16 @@ static char *decode(const char *path)
     return out;
 }
 
+/* A query is the provider's to read, but for the bytes that end a line somewhere behind it. */
+static bool query_is_plain(const char *target)
+{
+    const char *query = strchr(target, '?');
+    for (const char *c = query; c && (c = strchr(c, '%')); c++)
+        if (c[1] == '0' || c[1] == '1' || (c[1] == '7' && (c[2] == 'f' || c[2] == 'F')))
+            return false;
+    return true;
+}
+
 static struct spw_passing *passing_new(struct spw_pass_account *account, struct spw_door_request *request,
                                        const struct spw_route *route, char *path, const char *headers)
 {
@@ -333,7 +343,7 @@ static void handle(void *owner, struct spw_door_request *request)
                               "This port takes the local token where the API key goes, never a real key.");
         return;
     }
-    char *path = decode(spw_door_path(request));
+    char *path = query_is_plain(spw_door_target(request)) ? decode(spw_door_path(request)) : NULL;
     const struct spw_route *route =
         path ? spw_profile_route(profile, account->conf, spw_door_method(request), path) : NULL;
     struct spw_passing *p = route ? passing_new(account, request, route, path, headers) : NULL;

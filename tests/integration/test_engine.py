@@ -296,6 +296,7 @@ FRAMES = {
     "a sign": (b"Content-Length: +%d\r\n\r\n" % len(TAXED) + TAXED, False),
     "chunked twice": (CHUNKED + CHUNKED + b"\r\n" + IN_CHUNKS, False),
     "another coding": (b"Transfer-Encoding: identity\r\n" + LONG + b"\r\n" + TAXED, False),
+    "a carriage return within a line": (b"X: a\rContent-Length: 5\r\n" + LONG + b"\r\n" + TAXED, False),
     "a blank before the colon": (b"Transfer-Encoding : chunked\r\n" + LONG + b"\r\n" + TAXED, False),
     "one length said twice": (LONG + LONG + b"\r\n" + TAXED, True),
     "chunks alone": (CHUNKED + b"\r\n" + IN_CHUNKS, True)}

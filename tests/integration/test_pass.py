@@ -422,6 +422,14 @@ FORBIDDEN = [
     ("GET", TAX + "/carts/a%23b"), ("GET", TAX + "/carts/a%3fb"), ("GET", TAX + "/carts/a%20b"),
     ("GET", TAX + "/carts/;x"), ("GET", TAX + "/carts/.%3bx"), ("GET", TAX + "/carts/user%40host"), ("GET", "/@evil.example" + TAX + "/carts/1"),
     ("POST", "/http://evil.example/carts"), ("GET", TAX + "/carts/%c0%ae%c0%ae"),
+    ("GET", "//" + TAX + "/ping"), ("GET", "/%2f" + TAX + "/ping"), ("GET", TAX + "/carts/..%2f1"), ("GET", TAX + "/carts/%2e"),
+    ("GET", TAX + "/carts/a%2e%2e"), ("GET", TAX + "/carts/.%2e/1"), ("GET", TAX + "/%2e./carts/1"), ("GET", TAX + "/carts/..;/1"),
+    ("GET", TAX + "/carts;x=1/1"), ("GET", TAX + "/carts/1;/../2"), ("GET", TAX + "/carts/..%5c1"), ("GET", TAX + "/carts\\1"),
+    ("GET", TAX + "/carts/%u002e"), ("GET", TAX + "/carts/%%32%65"), ("GET", TAX + "/carts/%2525"), ("GET", TAX + "/carts/a%09b"),
+    ("GET", TAX + "/carts/%e2%80%a6"), ("GET", TAX + "/carts/%c0%af"), ("GET", TAX + "/carts/%ff"), ("GET", TAX + "/carts/a%0a"),
+    ("GET", TAX + "/carts/http://[::1]"), ("GET", "/@2130706433" + TAX + "/carts/1"), ("GET", "//0x7f.1" + TAX + "/carts/1"),
+    ("GET", "//[fe80::1%25eth0]" + TAX + "/carts/1"), ("GET", TAX.upper() + "/ping"), ("GET", TAX + "/ping/"), ("GET", TAX + "/ping//"),
+    ("GET", TAX + "/ping?x=%0d%0aX-A:%20b"), ("GET", TAX + "/ping?x=%00"), ("GET", TAX + "/ping?a=b&%7F"), ("GET", TAX + "/ping?%0A"),
     ("CONNECT", TAX + "/carts"), ("TRACE", TAX + "/ping"), ("OPTIONS", TAX + "/carts"), ("post", TAX + "/carts")]
 
 
@@ -469,6 +477,10 @@ def test_requests_that_could_be_read_in_two_ways(place, backend):
         head.replace("HTTP/1.1", "HTTP/1.0") + "Transfer-Encoding: chunked\r\n\r\n" + chunked,
         f"GET http://evil.example{TAX}/ping HTTP/1.1\r\nHost: x\r\n{key}\r\n",
         f"GET https://127.0.0.1:{mock.port}{TAX}/ping HTTP/1.1\r\nHost: x\r\n{key}\r\n",
+        *(f"GET {scheme}{TAX}/ping HTTP/1.1\r\nHost: x\r\n{key}\r\n"
+          for scheme in ("HTTP://evil.example", "http:", "http:/evil.example", "http://user@evil.example", "http://2130706433",
+                         "http://0x7f000001", "http://0177.0.0.1", "http://127.1", "http://[::1]", "http://[fe80::1%25eth0]",
+                         "http://[::ffff:127.0.0.1]", "gopher://evil.example", "file://", "@evil.example", "?", "\\", "%2f")),
         f"GET evil.example:80 HTTP/1.1\r\nHost: x\r\n{key}\r\n",
         f"GET * HTTP/1.1\r\nHost: x\r\n{key}\r\n",
         f"GET {TAX}/ping HTTP/1.1\r\nHost: x\r\nHost: y\r\n{key}\r\n",
@@ -494,6 +506,28 @@ def test_where_a_request_goes_is_configuration_alone(place, backend):
                     {"Proxy-Authorization": "Basic eDp5"}, {"Connection": "X-API-KEY"}):
         assert sidecar.sdk("GET", TAX + f"/ping?url=http://{there}/", headers=headers).status == 200
     assert seen(other) == 0 and seen(mock) == 7
+
+
+def test_what_belongs_to_one_connection_goes_no_further(place):
+    """Neither way; and no header whose underscores a server may take for hyphens."""
+    asked = []
+
+    def serve(connection):
+        while data := connection.recv(65536):
+            asked.append(data.decode())
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Hop: 1\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n"
+                               b"Proxy-Status: x\r\nTE: x\r\nX-Kept: 1\r\nContent-Length: 2\r\n\r\n{}")
+    stub = Listener(serve)
+    sidecar = start(place, f"http://127.0.0.1:{stub.port}")
+    answer = sidecar.sdk("GET", TAX + "/ping", headers={
+        "Connection": "keep-alive, X-Mine", "X-Mine": "1", "TE": "trailers", "Keep-Alive": "timeout=9", "X_API_KEY": "another",
+        "Content_Length": "9", "X-Passed": "1"})
+    stub.close()
+    assert answer.status == 200 and answer.headers["X-Kept"] == "1"
+    assert not {"X-Hop", "TE", "Proxy-Status"} & set(answer.headers) and answer.headers["Keep-Alive"] is None
+    assert "X-Passed: 1\r\n" in asked[0]
+    for name in ("X-Mine", "TE:", "Keep-Alive", "X_API_KEY", "Content_Length"):
+        assert name not in asked[0], asked
 
 
 def test_no_redirect_is_followed(place, backend):

@@ -132,7 +132,7 @@ static bool comes_back(const char *line)
 {
     struct spw_header_part part;
     assert_non_null(spw_header_next(line, &part));
-    return spw_header_passes_back(&part);
+    return spw_header_passes_back(spw_header_connection(line), &part);
 }
 
 static void of_an_answer_all_comes_back_but_the_connections_own(void **state)
@@ -146,6 +146,8 @@ static void of_an_answer_all_comes_back_but_the_connections_own(void **state)
                                        "Proxy-Authenticate: x",  "Spillway-Flag: sf_", "Date: x"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         assert_false(comes_back(kept[i]));
+    assert_false(comes_back("X-Hop: 1\r\nConnection: close\r\nconnection: a,x-hop ,b\r\n"));
+    assert_true(comes_back("X-Hopper: 1\r\nConnection: x-hop, close\r\n"));
 }
 
 static void lines_that_are_no_headers_are_passed_over(void **state)
