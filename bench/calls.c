@@ -329,7 +329,7 @@ int main(void)
     snprintf(forwarder_socket, sizeof forwarder_socket, "%s/forwarder.sock", directory);
     snprintf(quote_socket, sizeof quote_socket, "%s/pub/quote.sock", directory);
     children[0] = spw_bench_upstream(ANSWER, 0, &upstream);
-    snprintf(url, sizeof url, "http://127.0.0.1:%u" PATH, upstream);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", upstream);
     children[1] = spw_bench_forwarder(forwarder_socket, NULL, url);
     children[2] = spw_bench_forwarder(NULL, &forwarder, url);
     children[3] = start_sidecar(program, upstream, pass_tax, pass);

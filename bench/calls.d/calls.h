@@ -10,12 +10,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* One whole answer for every request: all it does is to be quicker than anything measured; with a delay it rests before each answer. Returns its process and the
- * port of 127.0.0.1. */
+/* One whole answer for every request: all it does is to be quicker than anything measured; with a delay it rests before
+ * each answer. Returns its process and the port of 127.0.0.1. */
 pid_t spw_bench_upstream(const char *answer_body, unsigned delay_us, uint16_t *port);
 
-/* libmicrohttpd in front, libcurl behind, one thread, no decision: each request goes to url. It listens at socket_path, or
- * where that is NULL on a port of 127.0.0.1. */
+/* libmicrohttpd in front, libcurl behind, one thread, no decision: each request goes on to url with its path, header
+ * lines and body, and the answer comes back with its own. It listens at socket_path, or where that is NULL on a port of
+ * 127.0.0.1. */
 pid_t spw_bench_forwarder(const char *socket_path, uint16_t *port, const char *url);
 /* A listening socket on a free port of 127.0.0.1. */
 int spw_bench_listen(uint16_t *port);
