@@ -30,9 +30,11 @@ enum {
     BODY_MAX_BYTES = 64 << 10,
     SWALLOW_MAX_BYTES =
         1 << 20, /* past the maximum: taken and dropped, so that the caller reads its 413, not a reset */
-    CONNECTION_MEMORY_BYTES = 32 << 10, /* headers of a request and of its answer; cleared after each */
+    CONNECTION_MEMORY_BYTES =
+        16
+        << 10, /* headers of a request and of its answer; cleared after each, which takes a cache's room as well */
     HEADERS_MAX_BYTES =
-        16 << 10, /* of a request: an answer whose headers find no room would not be sent at all */
+        8 << 10, /* of a request: an answer whose headers find no room would not be sent at all */
     CONNECTIONS_MAX = 256,
     CONNECTIONS_SPARE = 8, /* accepted beyond the maximum, while those who gave way are being closed */
     IDLE_TIMEOUT_S = 60,

@@ -11,7 +11,7 @@
 #include "sidecar/http/pass_internal.h"
 
 #define HEADERS_MAX_COUNT 64u
-#define THEIRS_MAX_BYTES  (12u << 10) /* what the door has room for, whatever the request's headers took */
+#define THEIRS_MAX_BYTES  (6u << 10) /* what the door has room for, whatever the request's headers took */
 #define NUMBER_BYTES      24
 
 /* Headers being gathered. */
