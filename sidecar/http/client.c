@@ -57,7 +57,7 @@ struct spw_http_call {
     struct spw_http_lines lines; /* stay for the next call, which mostly has the same */
     char *url;                   /* what easy was told last ... */
     CURLU *parts;                /* ... and taken apart */
-    char *body;
+    struct buffer body;
     char method[16]; /* what easy was told last; "" = nothing */
     bool has_proxy_credentials;
     spw_http_done_fn *done;
@@ -119,7 +119,9 @@ static bool buffer_append(struct buffer *buffer, const char *data, size_t bytes)
         buffer->data = grown;
         buffer->capacity = capacity;
     }
-    memcpy(buffer->data + buffer->bytes, data, bytes);
+    if (bytes > 0) {
+        memcpy(buffer->data + buffer->bytes, data, bytes);
+    }
     buffer->bytes += bytes;
     buffer->data[buffer->bytes] = '\0';
     return true;
@@ -223,6 +225,7 @@ static void call_destroy(struct spw_http_call *call)
     free(call->url);
     free(call->answer_headers.data);
     free(call->answer_body.data);
+    free(call->body.data);
     free(call);
 }
 
@@ -232,12 +235,13 @@ static bool make_spare(struct spw_http_call *call)
 {
     struct spw_http_client *client = call->client;
     if (client->closing || call->attempts > 1 || client->spares_count == SPARE_CALLS_MAX ||
-        call->answer_body.capacity > SPARE_BODY_MAX_BYTES ||
+        call->answer_body.capacity > SPARE_BODY_MAX_BYTES || call->body.capacity > SPARE_BODY_MAX_BYTES ||
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) != CURLE_OK) {
         return false;
     }
     call->answer_headers.bytes = 0;
     call->answer_body.bytes = 0;
+    call->body.bytes = 0;
     call->attempts = 0;
     call->headers_complete = false;
     call->too_large = false;
@@ -263,8 +267,6 @@ static void call_end(struct spw_http_call *call, bool answered)
     if (call->next != NULL) {
         call->next->link = call->link;
     }
-    free(call->body);
-    call->body = NULL;
     if (!answered || !make_spare(call)) {
         call_destroy(call);
     }
@@ -502,13 +504,10 @@ static enum spw_status check_url(struct spw_http_client *client, const char *url
 static enum spw_status copy_body(struct spw_http_call *call, const struct spw_http_request *request,
                                  struct spw_error *err)
 {
-    call->body = calloc(1, request->body_bytes + 1);
-    if (call->body == NULL) {
+    call->body.max_bytes = request->body_bytes;
+    if (!buffer_append(&call->body, request->body, request->body_bytes)) {
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for %zu bytes of body",
                              request->body_bytes);
-    }
-    if (request->body_bytes > 0) {
-        memcpy(call->body, request->body, request->body_bytes);
     }
     return SPW_STATUS_OK;
 }
@@ -580,7 +579,7 @@ static CURLcode set_method(struct spw_http_call *call, CURL *easy, const struct 
                strcmp(method, "PATCH") == 0) {
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
-        SET(CURLOPT_POSTFIELDS, call->body);
+        SET(CURLOPT_POSTFIELDS, call->body.data);
     } else {
         SET(CURLOPT_HTTPGET, 1L); /* undoes what another method left in the handle */
     }
