@@ -14,8 +14,10 @@
 static inline void *spw_zeroed(size_t bytes)
 {
     void *out = malloc(bytes);
-    __asm__("" : "+r"(out)); /* compilers make calloc of malloc and memset otherwise */
-    return out ? memset(out, 0, bytes) : NULL;
+    if (!out)
+        return NULL;
+    __asm__ volatile("" : : "r"(out) : "memory"); /* compilers make calloc of malloc and memset otherwise */
+    return memset(out, 0, bytes);
 }
 
 #endif
