@@ -35,10 +35,10 @@ void spw_outgoing_clean_up(struct spw_outgoing *out)
 const char *spw_header_next(const char *block, struct spw_header_part *out)
 {
     while (*block) {
-        const char *end = block + strcspn(block, "\r\n"), *next = end;
+        const char *end = strchrnul(block, '\n'), *next = *end ? end + 1 : end;
         const char *colon = memchr(block, ':', (size_t)(end - block));
-        while (*next == '\r' || *next == '\n')
-            next++;
+        if (end > block && end[-1] == '\r')
+            end--;
         if (colon && colon > block) {
             const char *value = colon + 1;
             while (*value == ' ' || *value == '\t')

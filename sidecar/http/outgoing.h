@@ -44,7 +44,8 @@ size_t spw_outgoing_lines(const struct spw_outgoing *out, struct spw_trace *trac
                           struct spw_outgoing_span *scratch, const char **lines);
 void spw_outgoing_clean_up(struct spw_outgoing *out); /* wipes headers: one is the credential */
 
-/* One "Name: value" line of a raw header block: its parts, and where the next begins; NULL at the end. */
+/* One "Name: value" line of a raw header block: its parts, and where the next begins; NULL at the end. No block that comes
+ * here has a carriage return but before a line's end. */
 struct spw_header_part {
     const char *name, *value;
     size_t name_bytes, value_bytes;
