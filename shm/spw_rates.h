@@ -99,7 +99,7 @@ static inline int64_t spw_hours_behind(const char *state)
     static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
                                 "CA8NV8OR8WA8AK9HI:PR4VI4GU&MP&AS;"; /* '0' + hours: & is 10 before UTC */
     for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) {
-        if (strncmp(zones + i, state, 2) == 0)
+        if (zones[i] == state[0] && zones[i + 1] == state[1])
             return zones[i + 2] - '0';
     }
     return state[0] ? 5 : 0;
@@ -120,7 +120,7 @@ static inline bool spw__is_daylight(const char *state, int64_t standard_s)
     int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097;
     static const char without[] = "AZHIPRVIGUMPAS";
     for (size_t i = 0; i < sizeof without - 1; i += 2) {
-        if (strncmp(without + i, state, 2) == 0)
+        if (without[i] == state[0] && without[i + 1] == state[1])
             return false;
     }
     if (!state[0] || standard_s < 0)

@@ -95,13 +95,15 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
             ref->words = spw_account_words_at(map, i);
         }
     }
-    for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+    bool more = ref->generation && ref->integration[0];
+    for (uint32_t i = 0; more && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
         const struct spw_integration *n = spw_integration_at(map, i);
         /* SYNC integration: acquire: a LIVE record is filled. */
         if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index &&
             strncmp(n->name, ref->integration, sizeof n->name) == 0) {
             ref->batch = n->batch != 0;
             ref->skip = &n->skip;
+            more = false;
         }
     }
     return ref->generation != 0;

@@ -33,15 +33,24 @@ static inline struct spw_text spw_text_on(char *buffer, size_t room)
     return t;
 }
 
-static inline void spw_text_bytes(struct spw_text *t, const char *bytes, size_t count)
+/* Where the caller writes so many bytes; NULL = they do not fit. */
+static inline char *spw__text_take(struct spw_text *t, size_t count)
 {
     if (t->overflow || count + 1 > t->room - t->used) {
         t->overflow = true;
-        return;
+        return NULL;
     }
-    memcpy(t->at + t->used, bytes, count);
+    char *to = t->at + t->used;
     t->used += count;
-    t->at[t->used] = 0;
+    to[count] = 0;
+    return to;
+}
+
+static inline void spw_text_bytes(struct spw_text *t, const char *bytes, size_t count)
+{
+    char *to = spw__text_take(t, count);
+    if (to)
+        memcpy(to, bytes, count);
 }
 
 static inline void spw_text_put(struct spw_text *t, const char *text)
@@ -70,23 +79,23 @@ static inline void spw_text_i64(struct spw_text *t, int64_t value)
 /* value / 10^digits as a decimal: minor units are (value, 2), ppb (value, 9). trim: no trailing zeros. */
 static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned digits, bool trim)
 {
-    uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale = 1;
-    for (unsigned i = 0; i < digits; i++)
-        scale *= 10;
+    uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    char text[48]; /* written from its end */
+    size_t at = sizeof text;
+    for (; trim && digits && magnitude % 10 == 0; digits--)
+        magnitude /= 10;
+    if (digits) {
+        for (; digits; digits--, magnitude /= 10)
+            text[--at] = (char)('0' + magnitude % 10);
+        text[--at] = '.';
+    }
+    do {
+        text[--at] = (char)('0' + magnitude % 10);
+        magnitude /= 10;
+    } while (magnitude);
     if (value < 0)
-        spw_text_put(t, "-");
-    spw_text_u64(t, magnitude / scale);
-    uint64_t rest = magnitude % scale;
-    if (digits == 0 || (trim && rest == 0))
-        return;
-    char fraction[24];
-    unsigned n = digits;
-    for (unsigned i = digits; i-- > 0; rest /= 10)
-        fraction[i] = (char)('0' + rest % 10);
-    while (trim && n > 1 && fraction[n - 1] == '0')
-        n--;
-    spw_text_put(t, ".");
-    spw_text_bytes(t, fraction, n);
+        text[--at] = '-';
+    spw_text_bytes(t, text + at, sizeof text - at);
 }
 
 /* Bytes of the well-formed character at `at`, of which `left` > 0 bytes are there; 0 = none begins here (RFC 3629: no
@@ -147,6 +156,15 @@ static inline const char *spw_request_bad_name(const struct spw_quote_request *q
                                                    : NULL;
 }
 
+/* Bytes up to the first that a JSON string must escape, or to the end. */
+static inline size_t spw__json_plain(const char *text)
+{
+    size_t n = 0;
+    while ((unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\')
+        n++;
+    return n;
+}
+
 /* A JSON string with its quotes; NULL becomes null. Control bytes are escaped, other bytes pass as they are. */
 static inline void spw_text_json(struct spw_text *t, const char *text)
 {
@@ -155,12 +173,18 @@ static inline void spw_text_json(struct spw_text *t, const char *text)
         spw_text_put(t, "null");
         return;
     }
+    size_t plain = spw__json_plain(text);
+    char *whole = text[plain] ? NULL : spw__text_take(t, plain + 2);
+    if (whole) { /* nearly every text */
+        whole[0] = whole[plain + 1] = '"';
+        memcpy(whole + 1, text, plain);
+        return;
+    }
     spw_text_bytes(t, "\"", 1);
     while (*text) {
-        const char *plain = text;
-        while ((unsigned char)*text >= 0x20 && *text != '"' && *text != '\\')
-            text++;
-        spw_text_bytes(t, plain, (size_t)(text - plain));
+        plain = spw__json_plain(text);
+        spw_text_bytes(t, text, plain);
+        text += plain;
         if (!*text)
             break;
         unsigned char c = (unsigned char)*text++;
@@ -175,15 +199,25 @@ static inline void spw_text_json(struct spw_text *t, const char *text)
     spw_text_bytes(t, "\"", 1);
 }
 
+/* "name": */
+static inline void spw__json_name(struct spw_text *t, const char *name)
+{
+    size_t n = strlen(name);
+    char *to = spw__text_take(t, n + 3);
+    if (!to)
+        return;
+    memcpy(to + 1, name, n + 1);
+    to[0] = to[n + 1] = '"';
+    to[n + 2] = ':';
+}
+
 static inline void spw__json_field(struct spw_text *t, const char *name, const char *value)
 {
     if (!value)
         return;
     if (t->used && t->at[t->used - 1] != '{')
         spw_text_put(t, ",");
-    spw_text_bytes(t, "\"", 1);
-    spw_text_put(t, name);
-    spw_text_bytes(t, "\":", 2);
+    spw__json_name(t, name);
     spw_text_json(t, value);
 }
 

@@ -1157,10 +1157,11 @@ static inline bool spw__ref_find(const struct spw_map *map, struct spw_ref *ref)
       ref->account_index = i; ref->account_generation = a->record_generation; ref->generation = map->generation; ref->pub = map->pub; ref->rw = map->rw;
       ref->record = a; ref->skip = &a->skip; ref->words = spw_account_words_at(map, i); }
   }
-  for (uint32_t i = 0; ref->generation && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
+  bool more = ref->generation && ref->integration[0];
+  for (uint32_t i = 0; more && i < map->pub_section[SPW_PUB_INTEGRATIONS].count; i++) {
     const struct spw_integration *n = spw_integration_at(map, i);
     if (spw_load32_acq(&n->state) == SPW_RECORD_LIVE && n->account_index == ref->account_index && strncmp(n->name, ref->integration, sizeof n->name) == 0) {
-      ref->batch = n->batch != 0; ref->skip = &n->skip; }
+      ref->batch = n->batch != 0; ref->skip = &n->skip; more = false; }
   }
   return ref->generation != 0; }
 SPW_HOT uint32_t spw__ref_skip(const struct spw_ref *ref) { return spw_load32_rlx(ref->skip) >> ((uint32_t)ref->endpoint & 3) * 8 & 0xFF; }
@@ -1324,9 +1325,11 @@ struct spw_text { char *at; size_t used, room; bool overflow; };
 static inline struct spw_text spw_text_on(char *buffer, size_t room) {
   struct spw_text t; t.at = buffer; t.used = 0; t.room = room; t.overflow = room == 0; if (room) buffer[0] = 0;
   return t; }
+static inline char *spw__text_take(struct spw_text *t, size_t count) {
+  if (t->overflow || count + 1 > t->room - t->used) { t->overflow = true; return NULL; }
+  char *to = t->at + t->used; t->used += count; to[count] = 0; return to; }
 static inline void spw_text_bytes(struct spw_text *t, const char *bytes, size_t count) {
-  if (t->overflow || count + 1 > t->room - t->used) { t->overflow = true; return; }
-  memcpy(t->at + t->used, bytes, count); t->used += count; t->at[t->used] = 0; }
+  char *to = spw__text_take(t, count); if (to) memcpy(to, bytes, count); }
 static inline void spw_text_put(struct spw_text *t, const char *text) { spw_text_bytes(t, text, strlen(text)); }
 static inline void spw_text_u64(struct spw_text *t, uint64_t value) {
   char digits[24]; size_t n = sizeof digits;
@@ -1338,12 +1341,16 @@ static inline void spw_text_i64(struct spw_text *t, int64_t value) {
   if (value < 0) spw_text_put(t, "-");
   spw_text_u64(t, value < 0 ? 0 - (uint64_t)value : (uint64_t)value); }
 static inline void spw_text_decimal(struct spw_text *t, int64_t value, unsigned digits, bool trim) {
-  uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale = 1; for (unsigned i = 0; i < digits; i++) scale *= 10;
-  if (value < 0) spw_text_put(t, "-");
-  spw_text_u64(t, magnitude / scale); uint64_t rest = magnitude % scale; if (digits == 0 || (trim && rest == 0)) return;
-  char fraction[24]; unsigned n = digits; for (unsigned i = digits; i-- > 0; rest /= 10) fraction[i] = (char)('0' + rest % 10);
-  while (trim && n > 1 && fraction[n - 1] == '0') n--;
-  spw_text_put(t, "."); spw_text_bytes(t, fraction, n); }
+  uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value; char text[48]; size_t at = sizeof text;
+  for (; trim && digits && magnitude % 10 == 0; digits--) magnitude /= 10;
+  if (digits) {
+    for (; digits; digits--, magnitude /= 10) text[--at] = (char)('0' + magnitude % 10);
+    text[--at] = '.'; }
+  do {
+    text[--at] = (char)('0' + magnitude % 10); magnitude /= 10;
+  } while (magnitude);
+  if (value < 0) text[--at] = '-';
+  spw_text_bytes(t, text + at, sizeof text - at); }
 static inline size_t spw_utf8_bytes(const char *at, size_t left) {
   static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
   const unsigned char *text = (const unsigned char *)at; if (text[0] < 0x80) return 1;
@@ -1372,14 +1379,18 @@ static inline const char *spw_request_bad_name(const struct spw_quote_request *q
       : !spw_text_is_name(q->ship_to.zip)     ? "ship_to.zip"
                                               : NULL;
 }
+static inline size_t spw__json_plain(const char *text) {
+  size_t n = 0;
+  while ((unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\') n++;
+  return n; }
 static inline void spw_text_json(struct spw_text *t, const char *text) {
   static const char hex[] = "0123456789abcdef";
   if (!text) { spw_text_put(t, "null"); return; }
+  size_t plain = spw__json_plain(text); char *whole = text[plain] ? NULL : spw__text_take(t, plain + 2);
+  if (whole) { whole[0] = whole[plain + 1] = '"'; memcpy(whole + 1, text, plain); return; }
   spw_text_bytes(t, "\"", 1);
   while (*text) {
-    const char *plain = text;
-    while ((unsigned char)*text >= 0x20 && *text != '"' && *text != '\\') text++;
-    spw_text_bytes(t, plain, (size_t)(text - plain)); if (!*text) break;
+    plain = spw__json_plain(text); spw_text_bytes(t, text, plain); text += plain; if (!*text) break;
     unsigned char c = (unsigned char)*text++;
     if (c == '"' || c == '\\') {
       char two[2] = {'\\', (char)c};
@@ -1389,10 +1400,13 @@ static inline void spw_text_json(struct spw_text *t, const char *text) {
       spw_text_bytes(t, six, 6); }
   }
   spw_text_bytes(t, "\"", 1); }
+static inline void spw__json_name(struct spw_text *t, const char *name) {
+  size_t n = strlen(name); char *to = spw__text_take(t, n + 3); if (!to) return;
+  memcpy(to + 1, name, n + 1); to[0] = to[n + 1] = '"'; to[n + 2] = ':'; }
 static inline void spw__json_field(struct spw_text *t, const char *name, const char *value) {
   if (!value) return;
   if (t->used && t->at[t->used - 1] != '{') spw_text_put(t, ",");
-  spw_text_bytes(t, "\"", 1); spw_text_put(t, name); spw_text_bytes(t, "\":", 2); spw_text_json(t, value); }
+  spw__json_name(t, name); spw_text_json(t, value); }
 static inline void spw__json_address(struct spw_text *t, const char *name, const struct spw_address *a) {
   if (!a->country && !a->state && !a->zip && !a->city && !a->line1) return;
   spw_text_put(t, ",\""); spw_text_put(t, name);
@@ -1487,12 +1501,12 @@ struct spw_place { char country[4]; char state[4]; uint32_t zip5; uint32_t plus4
 static inline int64_t spw_hours_behind(const char *state) {
   static const char zones[] = "AL6AR6IL6IA6KS6LA6MN6MS6MO6NE6ND6OK6SD6TN6TX6WI6AZ7CO7ID7MT7NM7UT7WY7"
                               "CA8NV8OR8WA8AK9HI:PR4VI4GU&MP&AS;";
-  for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) { if (strncmp(zones + i, state, 2) == 0) return zones[i + 2] - '0'; }
+  for (size_t i = 0; i < sizeof zones - 1 && state[0]; i += 3) { if (zones[i] == state[0] && zones[i + 1] == state[1]) return zones[i + 2] - '0'; }
   return state[0] ? 5 : 0; }
 static inline int64_t spw__year_begins(int64_t year) { int64_t before = year - 1; return before * 365 + before / 4 - before / 100 + before / 400 - 719162; }
 static inline bool spw__is_daylight(const char *state, int64_t standard_s) {
   int64_t day = standard_s / 86400, year = 1970 + day * 400 / 146097; static const char without[] = "AZHIPRVIGUMPAS";
-  for (size_t i = 0; i < sizeof without - 1; i += 2) { if (strncmp(without + i, state, 2) == 0) return false; }
+  for (size_t i = 0; i < sizeof without - 1; i += 2) { if (without[i] == state[0] && without[i + 1] == state[1]) return false; }
   if (!state[0] || standard_s < 0) return false;
   year += (day >= spw__year_begins(year + 1)) - (day < spw__year_begins(year)); int64_t november = spw__year_begins(year + 1) - 61, march = november - 245;
   march += 7 + (10 - march % 7) % 7; november += (10 - november % 7) % 7; return standard_s >= march * 86400 + 2 * 3600 && standard_s < november * 86400 + 3600;

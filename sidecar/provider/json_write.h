@@ -21,9 +21,7 @@ static inline void spw_json_comma(struct spw_text *t)
 static inline void spw_json_put_name(struct spw_text *t, const char *name)
 {
     spw_json_comma(t);
-    spw_text_bytes(t, "\"", 1);
-    spw_text_put(t, name);
-    spw_text_bytes(t, "\":", 2);
+    spw__json_name(t, name);
 }
 
 /* An element or member that begins with open: '{' or '['. name NULL = an element. */
