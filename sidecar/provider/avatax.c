@@ -50,8 +50,7 @@ static enum spw_status open_call(const struct spw_conf_account *account,
                              "accounts.%s.company: AvaTax needs the company code; copy it from the company's "
                              "page in AvaTax",
                              account->name);
-    enum spw_status status =
-        spw_wire_open(&spw_profile_avatax, account, credential, method, call, err, "%s", path);
+    enum spw_status status = spw_wire_open(&spw_profile_avatax, account, credential, method, path, call, err);
     if (!status)
         status = spw_wire_header(call, "X-Avalara-Client", CLIENT, err);
     if (status)

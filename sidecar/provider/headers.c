@@ -302,23 +302,11 @@ static void take_named(struct reading *r, const struct spw_header_name *n, const
     join(&g->fields[n->field], value, bytes);
 }
 
-static void take_line(void *owner, const char *name, const char *value, size_t bytes)
+/* A name with "limit" in it. */
+static void take_limit_line(struct reading *r, const char *name, const char *value, size_t bytes)
 {
-    struct reading *r = owner;
     struct spw_header_name n;
-    if (strcmp(name, "date") == 0) {
-        r->has_date =
-            spw_instant_parse_date(value, bytes, r->received_unix_ms, &r->date_unix_ms) || r->has_date;
-    } else if (strcmp(name, "age") == 0) {
-        int64_t age;
-        if (spw_decimal_parse(value, bytes, 0, SPW_DECIMAL_UP, &age) != SPW_DECIMAL_BAD && age > 0)
-            r->from_cache = true;
-    } else if (strcmp(name, "retry-after") == 0) {
-        take_retry(r, value, bytes, SPW_RESET_AUTO, &r->retry);
-    } else if (strstr(name, "retry-after")) {
-        bool is_ms = spw_header_ends_with(name, "-ms") || spw_header_ends_with(name, "-milliseconds");
-        take_retry(r, value, bytes, is_ms ? SPW_RESET_DELTA_MS : SPW_RESET_AUTO, &r->vendor_retry);
-    } else if (strcmp(name, "ratelimit") == 0) {
+    if (strcmp(name, "ratelimit") == 0) {
         join(&r->ratelimit, value, bytes);
     } else if (strcmp(name, "ratelimit-policy") == 0) {
         join(&r->policy, value, bytes);
@@ -330,6 +318,27 @@ static void take_line(void *owner, const char *name, const char *value, size_t b
         join(&r->call_limit, from, bytes - (size_t)(from - value));
     } else if (spw_header_name_read(name, &n)) {
         take_named(r, &n, value, bytes);
+    }
+}
+
+/* Most lines of an answer are none of these, and are to cost little. */
+static void take_line(void *owner, const char *name, const char *value, size_t bytes)
+{
+    struct reading *r = owner;
+    if (strcmp(name, "date") == 0) {
+        r->has_date =
+            spw_instant_parse_date(value, bytes, r->received_unix_ms, &r->date_unix_ms) || r->has_date;
+    } else if (strcmp(name, "age") == 0) {
+        int64_t age;
+        if (spw_decimal_parse(value, bytes, 0, SPW_DECIMAL_UP, &age) != SPW_DECIMAL_BAD && age > 0)
+            r->from_cache = true;
+    } else if (strstr(name, "retry-after")) {
+        bool is_standard = strcmp(name, "retry-after") == 0;
+        bool is_ms = spw_header_ends_with(name, "-ms") || spw_header_ends_with(name, "-milliseconds");
+        take_retry(r, value, bytes, is_ms ? SPW_RESET_DELTA_MS : SPW_RESET_AUTO,
+                   is_standard ? &r->retry : &r->vendor_retry);
+    } else if (strstr(name, "limit")) {
+        take_limit_line(r, name, value, bytes);
     }
 }
 

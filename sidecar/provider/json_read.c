@@ -6,6 +6,7 @@
  */
 #include "sidecar/provider/json_read.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,9 +17,10 @@
 
 /* Members of an object that are compared each with each; more are sorted first. */
 #define FEW_MEMBERS 16u
+#define ZEROS_BYTES 8u /* behind the document */
 
 struct reader {
-    char *at, *end; /* *end is a NUL of our own */
+    char *at, *end; /* zeros of our own follow */
     const char *start;
     struct spw_json *values;
     uint32_t used;
@@ -34,7 +36,8 @@ static bool fail(struct reader *r, const char *what)
 
 static void skip_blanks(struct reader *r)
 {
-    while (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t')
+    while ((unsigned char)*r->at <= ' ' && /* most often there is none */
+           (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
         r->at++;
 }
 
@@ -117,43 +120,57 @@ static bool read_escape(struct reader *r, char **to)
     return true;
 }
 
-/* ASCII that stands for itself in a text. */
-static bool is_plain(char byte)
+/* ASCII that stands for itself in a text: how many bytes of it there are from here on. Looks at eight at a time, into the
+ * zeros behind the document, too. In `stops` the top bit of each byte says whether it is another; of those behind the
+ * first one it may err. */
+static size_t plain_bytes(const char *at)
 {
-    unsigned char c = (unsigned char)byte;
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    for (size_t n = 0;; n += sizeof ones) {
+        uint64_t eight;
+        memcpy(&eight, at + n, sizeof eight);
+        eight = le64toh(eight);
+        uint64_t quotes = eight ^ ones * '"', backslashes = eight ^ ones * '\\'; /* are zero there */
+        uint64_t stops = (eight | (eight - ones * 0x20) | (quotes - ones) | (backslashes - ones)) & tops;
+        if (stops)
+            return n + (size_t)__builtin_ctzll(stops) / 8;
+    }
 }
 
-/* From the opening quote. */
-static bool read_text(struct reader *r, const char **text, size_t *bytes)
+/* Up to the closing quote, unescaped to *to, which moves. */
+static bool unescape(struct reader *r, char **to)
 {
-    char *to = ++r->at;
-    *text = to;
-    while (is_plain(*to)) /* most texts are nothing else and stay where they lie */
-        to++;
-    r->at = to;
-    for (;;) {
+    while (*r->at != '"') {
         unsigned char c = (unsigned char)*r->at;
-        if (c == '"')
-            break;
         if (c == '\\') {
             r->at++;
-            if (!read_escape(r, &to))
+            if (!read_escape(r, to))
                 return false;
         } else if (c >= 0x20 && c < 0x80) {
-            *to++ = *r->at++;
+            *(*to)++ = *r->at++;
         } else {
             size_t n = c < 0x20 ? 0 : spw_utf8_bytes(r->at, (size_t)(r->end - r->at));
             if (n == 0)
                 return fail(r, r->at == r->end ? "the document ends within a text"
                                : c < 0x20      ? "a control byte in a text"
                                                : "not UTF-8");
-            memmove(to, r->at, n);
-            to += n;
+            memmove(*to, r->at, n);
+            *to += n;
             r->at += n;
         }
     }
-    *bytes = (size_t)(to - *text);
+    return true;
+}
+
+/* From the opening quote. */
+static bool read_text(struct reader *r, const char **text, size_t *bytes)
+{
+    char *start = r->at + 1, *to = start + plain_bytes(start);
+    r->at = to; /* most texts are plain and stay where they lie */
+    if (*to != '"' && !unescape(r, &to))
+        return false;
+    *text = start;
+    *bytes = (size_t)(to - start);
     *to = 0; /* the quote, or what stood before it */
     r->at++;
     return true;
@@ -170,12 +187,10 @@ static bool skip_digits(struct reader *r)
 }
 
 /* Does an int64_t or a double hold it? Short ones need no look. */
-static bool is_in_range(const struct spw_json *v)
+static bool is_in_range(const struct spw_json *v, bool has_exponent)
 {
     char own[400], *end;
-    if (v->kind == SPW_JSON_INTEGER ? v->text_bytes <= 18
-                                    : v->text_bytes <= 300 && !memchr(v->text, 'e', v->text_bytes) &&
-                                          !memchr(v->text, 'E', v->text_bytes))
+    if (v->text_bytes <= (v->kind == SPW_JSON_INTEGER ? 18 : has_exponent ? 0 : 300))
         return true;
     if (v->text_bytes >= sizeof own)
         return false;
@@ -190,6 +205,7 @@ static bool is_in_range(const struct spw_json *v)
 
 static bool read_number(struct reader *r, struct spw_json *v)
 {
+    bool has_exponent = false;
     v->kind = SPW_JSON_INTEGER;
     v->text = r->at;
     if (*r->at == '-')
@@ -206,6 +222,7 @@ static bool read_number(struct reader *r, struct spw_json *v)
     }
     if (*r->at == 'e' || *r->at == 'E') {
         v->kind = SPW_JSON_REAL;
+        has_exponent = true;
         r->at++;
         if (*r->at == '+' || *r->at == '-')
             r->at++;
@@ -213,7 +230,7 @@ static bool read_number(struct reader *r, struct spw_json *v)
             return fail(r, "a digit is expected in the exponent");
     }
     v->text_bytes = (size_t)(r->at - v->text);
-    return is_in_range(v) || fail(r, "a number too large");
+    return is_in_range(v, has_exponent) || fail(r, "a number too large");
 }
 
 /* ---- objects and arrays ---- */
@@ -250,15 +267,25 @@ static bool check_sorted(struct reader *r, const struct spw_json *object)
     return !twice || fail(r, "a member comes twice");
 }
 
+static bool comes_before(const struct spw_json *object, const struct spw_json *member)
+{
+    const struct spw_json *one = spw_json_first(object);
+    while (one != member && !same_key(one, member))
+        one = spw_json_next(object, one);
+    return one != member;
+}
+
+/* Only names of one length and one first letter are compared, or of few others that share their bit. */
 static bool check_members(struct reader *r, const struct spw_json *object)
 {
+    uint64_t seen = 0;
     if (object->count > FEW_MEMBERS)
         return check_sorted(r, object);
-    for (const struct spw_json *a = spw_json_first(object); a; a = spw_json_next(object, a)) {
-        for (const struct spw_json *b = spw_json_first(object); b != a; b = spw_json_next(object, b)) {
-            if (same_key(a, b))
-                return fail(r, "a member comes twice");
-        }
+    for (const struct spw_json *one = spw_json_first(object); one; one = spw_json_next(object, one)) {
+        uint64_t bit = UINT64_C(1) << (((unsigned char)one->key[0] + 5 * one->key_bytes) & 63);
+        if ((seen & bit) && comes_before(object, one))
+            return fail(r, "a member comes twice");
+        seen |= bit;
     }
     return true;
 }
@@ -355,8 +382,12 @@ static bool read_document(struct reader *r)
 static size_t values_max(const char *bytes, size_t count)
 {
     size_t values = 1;
-    for (size_t i = 0; i < count; i++)
-        values += bytes[i] == ',' || bytes[i] == '[' || bytes[i] == '{';
+    for (size_t at = 0; at < count;) {
+        uint8_t some = 0; /* no more than a byte holds, so that the compiler adds up many at a time */
+        for (size_t end = count - at > UINT8_MAX ? at + UINT8_MAX : count; at < end; at++)
+            some = (uint8_t)(some + (bytes[at] == ',' || bytes[at] == '[' || bytes[at] == '{'));
+        values += some;
+    }
     return values;
 }
 
@@ -372,31 +403,56 @@ static void locate(const struct reader *r, const char *bytes, struct spw_json_fa
     }
 }
 
-struct spw_json *spw_json_read(const char *bytes, size_t count, struct spw_json_fault *fault)
+/* In room where it is enough, else allocated. room: aligned for any value. */
+static struct spw_json *read_in(void *room, size_t room_bytes, const char *bytes, size_t count,
+                                struct spw_json_fault *fault)
 {
     struct spw_json_fault ignored;
     struct reader r = {.what = ""};
-    size_t values = values_max(bytes, count);
+    size_t values = values_max(bytes, count), block_bytes = values * sizeof *r.values + count + ZEROS_BYTES;
     fault = fault ? fault : &ignored;
     *fault = (struct spw_json_fault){1, 1, "too large, or no memory"};
-    r.values = count < UINT32_MAX / 2 ? malloc(values * sizeof *r.values + count + 1) : NULL;
+    if (block_bytes <= room_bytes)
+        r.values = room;
+    else if (count < UINT32_MAX / 2)
+        r.values = malloc(block_bytes);
     if (!r.values)
         return NULL;
     r.start = r.at = (char *)(r.values + values);
     r.end = r.at + count;
     if (count)
         memcpy(r.at, bytes, count);
-    *r.end = 0;
+    memset(r.end, 0, ZEROS_BYTES);
     if (read_document(&r))
         return r.values;
     locate(&r, bytes, fault);
-    free(r.values);
+    if ((void *)r.values != room)
+        free(r.values);
     return NULL;
+}
+
+struct spw_json *spw_json_read(const char *bytes, size_t count, struct spw_json_fault *fault)
+{
+    return read_in(NULL, 0, bytes, count, fault);
 }
 
 void spw_json_free(struct spw_json *root)
 {
     free(root);
+}
+
+const struct spw_json *spw_json_doc_read(struct spw_json_doc *doc, const char *bytes, size_t count,
+                                         struct spw_json_fault *fault)
+{
+    doc->root = read_in(doc->room, sizeof doc->room, bytes, count, fault);
+    return doc->root;
+}
+
+void spw_json_doc_clean_up(struct spw_json_doc *doc)
+{
+    if (doc->root != doc->room)
+        free(doc->root);
+    doc->root = NULL;
 }
 
 /* ---- looking into it ---- */
@@ -434,13 +490,11 @@ bool spw_json_number(const struct spw_json *value, unsigned scale, int64_t *out)
     char own[400];
     if (!spw_json_is(value, SPW_JSON_INTEGER) && !spw_json_is(value, SPW_JSON_REAL))
         return false;
-    bool is_plain = value->kind == SPW_JSON_INTEGER ||
-                    (value->text_bytes <= 16 && !memchr(value->text, 'e', value->text_bytes) &&
-                     !memchr(value->text, 'E', value->text_bytes));
-    if (is_plain)
-        return spw_decimal_parse(value->text, value->text_bytes, scale, SPW_DECIMAL_HALF_UP, out) !=
-               SPW_DECIMAL_BAD;
-    if (value->text_bytes >= sizeof own)
+    bool is_integer = value->kind == SPW_JSON_INTEGER;
+    if ((is_integer || value->text_bytes <= 16) &&
+        spw_decimal_parse(value->text, value->text_bytes, scale, SPW_DECIMAL_HALF_UP, out) != SPW_DECIMAL_BAD)
+        return true;
+    if (is_integer || value->text_bytes >= sizeof own) /* what is left has an exponent, or many digits */
         return false;
     memcpy(own, value->text, value->text_bytes);
     own[value->text_bytes] = 0;

@@ -1,6 +1,6 @@
 /* json_read.h: reading JSON from outside: strict, and in one block of memory.
  *
- * Owns: struct spw_json, one value of a document that was read. Called by: the profiles, http/quote_json.c. Thread: any;
+ * Owns: struct spw_json, one value of a document that was read, and struct spw_json_doc, room for one. Called by: the profiles, http/quote_json.c. Thread: any;
  * pure but for allocation.
  *
  * Every quote waits for its request and its answer to be read, and a tree of separately allocated values with a hash
@@ -50,6 +50,17 @@ struct spw_json_fault {
 /* NULL: it is none, or there is no memory; *fault (which may be NULL) says why. bytes need not be terminated. */
 struct spw_json *spw_json_read(const char *bytes, size_t count, struct spw_json_fault *fault);
 void spw_json_free(struct spw_json *root);
+
+/* The same without an allocation for most documents: the allocator is slow with blocks of their size. The values lie in
+ * the doc, which must stay where it is; it needs no clearing before. */
+struct spw_json_doc {
+    struct spw_json *root;     /* NULL: none was read */
+    struct spw_json room[128]; /* for the texts, too */
+};
+const struct spw_json *spw_json_doc_read(struct spw_json_doc *doc, const char *bytes, size_t count,
+                                         struct spw_json_fault *fault);
+void spw_json_doc_clean_up(struct spw_json_doc *doc);
+
 /* The value as JSON without blanks, numbers as they were written; malloc'ed, NULL without memory or value. */
 char *spw_json_dump(const struct spw_json *value);
 

@@ -47,7 +47,7 @@ bool spw_profile_path_is_plain(const char *path)
 
 static size_t segment_bytes(const char *text)
 {
-    return strcspn(text, "/");
+    return (size_t)(strchrnul(text, '/') - text);
 }
 
 static bool segment_is(const char *text, size_t bytes, const char *word)
@@ -121,7 +121,7 @@ bool spw_profile_allows(const struct spw_profile *profile, const struct spw_conf
     if (!call->url || strncmp(call->url, account->url, base_bytes) != 0)
         return false;
     const char *rest = call->url + base_bytes;
-    size_t bytes = strcspn(rest, "?");
+    size_t bytes = (size_t)(strchrnul(rest, '?') - rest);
     if (bytes >= sizeof path)
         return false;
     memcpy(path, rest, bytes);

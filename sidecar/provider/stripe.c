@@ -62,8 +62,7 @@ static enum spw_status open_post(const struct spw_conf_account *account,
                                  const struct spw_credential *credential, const char *path, const char *key,
                                  struct spw_call *out, struct spw_error *err)
 {
-    enum spw_status status =
-        spw_wire_open(&spw_profile_stripe, account, credential, "POST", out, err, "%s", path);
+    enum spw_status status = spw_wire_open(&spw_profile_stripe, account, credential, "POST", path, out, err);
     if (!status && is_key(key))
         status = spw_wire_header(out, "Idempotency-Key", key, err);
     if (status)

@@ -34,6 +34,7 @@ static enum spw_status open_call(const struct spw_conf_account *account,
                                  const char *tail, struct spw_call *call, struct spw_error *err)
 {
     const char *connection = account->connection;
+    char path[512];
     memset(call, 0, sizeof *call);
     if (!connection[0])
         return spw_error_set(
@@ -49,8 +50,14 @@ static enum spw_status open_call(const struct spw_conf_account *account,
                 "accounts.%s.connection: only letters, digits, '-' and '_' may stand in a connection "
                 "id; copy it from TaxCloud without anything around it",
                 account->name);
-    return spw_wire_open(&spw_profile_taxcloud, account, credential, method, call, err,
-                         "/tax/connections/%s/%s", connection, tail);
+    struct spw_text t = spw_text_on(path, sizeof path); /* ample: both parts have limits of their own */
+    spw_text_put(&t, "/tax/connections/");
+    spw_text_put(&t, connection);
+    spw_text_put(&t, "/");
+    spw_text_put(&t, tail);
+    if (t.overflow)
+        return spw_wire_no_memory(err);
+    return spw_wire_open(&spw_profile_taxcloud, account, credential, method, path, call, err);
 }
 
 static char *authorize(const struct spw_credential *credential)

@@ -138,7 +138,8 @@ void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, c
     if (!spw_answer_reader_init(&r, quote, out) || is_no_answer(status, out))
         return;
     struct spw_json_fault fault;
-    struct spw_json *root = spw_json_read(body ? body : "", body ? body_bytes : 0, &fault);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_json_doc_read(&doc, body ? body : "", body ? body_bytes : 0, &fault);
     const struct spw_json *carts = spw_json_get(root, "items");
     if (status >= 400)
         read_refusal(status, root, out);
@@ -149,7 +150,7 @@ void spw_taxcloud_read(const struct spw_quote_request *quote, uint32_t status, c
         spw_answer_fail(out, SPW_ANSWER_BROKEN, "\"items\" is not a list of the one cart asked for");
     else
         read_cart(&r, spw_json_first(carts));
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
 }
 
 /* ---- several carts ---- */

@@ -147,7 +147,7 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
     struct spw_wire_body body;
     (void)idempotency_key; /* TaxJar knows none, and a calculation leaves nothing behind */
     enum spw_status status =
-        spw_wire_open(&spw_profile_taxjar, account, credential, "POST", out, err, "/v2/taxes");
+        spw_wire_open(&spw_profile_taxjar, account, credential, "POST", "/v2/taxes", out, err);
     if (status)
         return status;
     status = spw_wire_body_open(&body, &quote, 1, err);
@@ -162,8 +162,7 @@ static enum spw_status build(const struct spw_quote_request *quote, const struct
 static enum spw_status get(const struct spw_conf_account *account, const struct spw_credential *credential,
                            struct spw_call *out, struct spw_error *err, const char *path)
 {
-    enum spw_status status =
-        spw_wire_open(&spw_profile_taxjar, account, credential, "GET", out, err, "%s", path);
+    enum spw_status status = spw_wire_open(&spw_profile_taxjar, account, credential, "GET", path, out, err);
     return status ? status : spw_wire_close(&spw_profile_taxjar, credential, NULL, NULL, status, out, err);
 }
 
@@ -378,7 +377,7 @@ static enum spw_status book(const struct spw_booking *booking, const struct spw_
     if (quote->line_count > SPW_LINES_MAX_COUNT)
         return spw_error_set(err, SPW_STATUS_INVALID, "lines: more than %u", SPW_LINES_MAX_COUNT);
     enum spw_status status =
-        spw_wire_open(&spw_profile_taxjar, account, credential, "POST", out, err, "/v2/transactions/orders");
+        spw_wire_open(&spw_profile_taxjar, account, credential, "POST", "/v2/transactions/orders", out, err);
     if (status)
         return status;
     spw_wire_collected(booking, taxes_minor);

@@ -6,7 +6,6 @@
  */
 #include "sidecar/provider/wire.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,10 +79,9 @@ enum spw_status spw_wire_header(struct spw_call *call, const char *name, const c
 }
 
 enum spw_status spw_wire_open(const struct spw_profile *profile, const struct spw_conf_account *account,
-                              const struct spw_credential *credential, const char *method,
-                              struct spw_call *out, struct spw_error *err, const char *path_format, ...)
+                              const struct spw_credential *credential, const char *method, const char *path,
+                              struct spw_call *out, struct spw_error *err)
 {
-    char path[1024];
     memset(out, 0, sizeof *out);
     enum spw_status status = check_credential(account, credential, err);
     if (status)
@@ -92,12 +90,8 @@ enum spw_status spw_wire_open(const struct spw_profile *profile, const struct sp
     size_t base_bytes = strlen(base);
     while (base_bytes > 0 && base[base_bytes - 1] == '/')
         base_bytes--;
-    va_list args;
-    va_start(args, path_format);
-    int n = vsnprintf(path, sizeof path, path_format, args);
-    va_end(args);
     out->method = method;
-    out->url = n >= 0 && (size_t)n < sizeof path ? spw_wire_join(base, base_bytes, path, "") : NULL;
+    out->url = spw_wire_join(base, base_bytes, path, "");
     status = out->url ? spw_wire_header(out, "Accept", "application/json", err) : spw_wire_no_memory(err);
     if (status)
         spw_call_clean_up(out);
@@ -165,15 +159,21 @@ enum spw_status spw_wire_body_open(struct spw_wire_body *body, const struct spw_
     return is_large && !body->large ? spw_wire_no_memory(err) : SPW_STATUS_OK;
 }
 
+static bool is_ascii(const char *text, size_t bytes)
+{
+    unsigned char all =
+        0; /* without a way out of the loop, so that the compiler takes many bytes at a time */
+    for (size_t i = 0; i < bytes; i++)
+        all |= (unsigned char)text[i];
+    return all < 0x80;
+}
+
 static bool is_utf8(const char *text, size_t bytes)
 {
     size_t i = 0, n = 1;
     for (; i < bytes && n; i += n) {
-        uint64_t eight = UINT64_MAX;
-        if (bytes - i >= sizeof eight)
-            memcpy(&eight, text + i, sizeof eight);
-        bool is_ascii = (eight & UINT64_C(0x8080808080808080)) == 0;
-        n = is_ascii ? sizeof eight : spw_utf8_bytes(text + i, bytes - i);
+        size_t some = bytes - i < 128 ? bytes - i : 128;
+        n = is_ascii(text + i, some) ? some : spw_utf8_bytes(text + i, bytes - i);
     }
     return i == bytes && n;
 }

@@ -22,9 +22,8 @@
 /* Method, the account's url and this path, and Accept. Checks that the credential can stand in a header. On failure
  * *out is clean. */
 enum spw_status spw_wire_open(const struct spw_profile *profile, const struct spw_conf_account *account,
-                              const struct spw_credential *credential, const char *method,
-                              struct spw_call *out, struct spw_error *err, const char *path_format, ...)
-    __attribute__((format(printf, 7, 8)));
+                              const struct spw_credential *credential, const char *method, const char *path,
+                              struct spw_call *out, struct spw_error *err);
 enum spw_status spw_wire_header(struct spw_call *call, const char *name, const char *value,
                                 struct spw_error *err);
 /* The end of every call: the body (taken over; NULL = none) with its type, then the credential's line, which is last.

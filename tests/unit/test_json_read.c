@@ -124,6 +124,36 @@ static void test_many_members(void **state)
     assert_false(is_taken(text, strlen(text)));
 }
 
+/* Small documents lie in the doc, larger ones are allocated: both are read alike. */
+static void test_doc(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 100, 127, 128, 129, 1000};
+    struct spw_json_doc doc;
+    memset(&doc, 0xA5, sizeof doc);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        char text[4096] = "[7";
+        for (size_t n = 1; n < counts[i]; n++)
+            memcpy(text + 2 * n, ",7", 2);
+        memcpy(text + 2 * counts[i], "]", 2);
+        const struct spw_json *root = spw_json_doc_read(&doc, text, strlen(text), NULL);
+        assert_non_null(root);
+        assert_ptr_equal(root, doc.root);
+        assert_int_equal(spw_json_count(root), counts[i]);
+        int64_t sum = 0;
+        SPW_JSON_EACH(one, root)
+        {
+            sum += spw_json_integer(one);
+        }
+        assert_int_equal(sum, 7 * counts[i]);
+        spw_json_doc_clean_up(&doc);
+        assert_null(doc.root);
+        text[2 * counts[i]] = '}';
+        assert_null(spw_json_doc_read(&doc, text, strlen(text), NULL));
+        spw_json_doc_clean_up(&doc);
+    }
+}
+
 static void test_depth(void **state)
 {
     (void)state;
@@ -211,6 +241,10 @@ static void test_agrees_on_vectors(void **state)
                                         "{\"a\":1,\"a\":1}",
                                         "{\"a\":1,\"\\u0061\":2}",
                                         "{\"\":1}",
+                                        "{\"\":1,\"\":2}",
+                                        "{\"f\":1,\"ab\":2}",
+                                        "{\"f\":1,\"ab\":2,\"f\":3}",
+                                        "{\"f\":1,\"ab\":2,\"ac\":3,\"ab\":4}",
                                         "[[[]],{\"a\":[{}]}]",
                                         "[1 2]",
                                         "{\"a\":1 \"b\":2}",
@@ -227,6 +261,23 @@ static void test_agrees_on_vectors(void **state)
     agree("[\0]", 3);
     agree("[\"\0\"]", 5);
     agree("[]\0", 3);
+}
+
+/* Every byte at every place of texts that are read some bytes at a time. */
+static void test_agrees_on_each_byte_of_a_text(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes <= 18; bytes++) {
+        for (size_t place = 0; place < bytes; place++) {
+            for (int byte = 0; byte < 256; byte++) {
+                char text[32] = "[\"";
+                memset(text + 2, 'a', bytes);
+                text[2 + place] = (char)byte;
+                memcpy(text + 2 + bytes, "\"]", 2);
+                agree(text, bytes + 4);
+            }
+        }
+    }
 }
 
 /* Random bytes of what JSON is made of, over a sound document: seed fixed, so that a fault comes again. */
@@ -259,10 +310,16 @@ static void test_agrees_on_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),          cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_fault),           cmocka_unit_test(test_many_members),
-        cmocka_unit_test(test_depth),           cmocka_unit_test(test_agrees_on_vectors),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_fault),
+        cmocka_unit_test(test_many_members),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_doc),
+        cmocka_unit_test(test_agrees_on_each_byte_of_a_text),
+        cmocka_unit_test(test_agrees_on_vectors),
         cmocka_unit_test(test_agrees_on_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
