@@ -22,7 +22,6 @@
 #include "shm/spw_flag.h"
 #include "sidecar/http/decide_internal.h"
 #include "sidecar/obs/log.h"
-#include "sidecar/obs/zeroed.h"
 
 /* Room for answers that may be told again: some 6,000 decisions, as many carts. */
 #define DECISIONS_BYTES (6u << 20)
@@ -87,7 +86,13 @@ static enum spw_status find_account(struct spw_job *job, const struct spw_quote_
     return SPW_STATUS_OK;
 }
 
-/* The normalised request: what the flag keeps. */
+/* As much as there is room for; out is zeroed. */
+static void put_name(char *out, size_t room, const char *name)
+{
+    memcpy(out, name, strnlen(name, room - 1));
+}
+
+/* What was left out filled in. */
 static enum spw_status normalise(struct spw_job *job, const struct spw_quote_request *asked,
                                  struct spw_error *err)
 {
@@ -97,39 +102,41 @@ static enum spw_status normalise(struct spw_job *job, const struct spw_quote_req
         return spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected", bad);
     job->request = *asked;
     if (asked->decision_id)
-        snprintf(job->result.decision_id, sizeof job->result.decision_id, "%.71s", asked->decision_id);
+        put_name(job->result.decision_id, sizeof job->result.decision_id, asked->decision_id);
     else
         spw_decider_new_id(d, job->result.decision_id, "sd_");
-    snprintf(job->result.account, sizeof job->result.account, "%s", job->account->conf->name);
+    put_name(job->result.account, sizeof job->result.account, job->account->conf->name);
     if (asked->quote_ref)
-        snprintf(job->result.quote_ref, sizeof job->result.quote_ref, "%.71s", asked->quote_ref);
+        put_name(job->result.quote_ref, sizeof job->result.quote_ref, asked->quote_ref);
     job->request.decision_id = job->result.decision_id;
     if (!job->request.integration)
         job->request.integration = job->account->conf->integrations[0].name;
-    job->lines = spw_zeroed((job->request.line_count + 1) * sizeof *job->lines);
-    job->request_bytes = spw_request_json(&job->request, d->text, sizeof d->text);
-    job->request_json = malloc(job->request_bytes + 1);
-    if (!job->lines || !job->request_json)
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                             "quote: no memory: raise the container's memory limit");
-    memcpy(job->request_json, d->text, job->request_bytes);
-    job->request_json[job->request_bytes] = 0;
-    if (job->request_bytes == 0)
-        return spw_error_set(err, SPW_STATUS_INVALID,
-                             "the request is longer than %u bytes when normalised: split it",
-                             SPW_REQUEST_MAX_BYTES);
     return SPW_STATUS_OK;
 }
 
 static void field_put(struct spw_text *t, const char *text)
 {
-    spw_text_bytes(t, text ? "=" : "-", 1);
-    spw_text_bytes(t, text ? text : "", text ? strlen(text) + 1 : 0);
+    size_t bytes = text ? strlen(text) + 1 : 0;
+    char *to = spw__text_take(t, 1 + bytes);
+    if (!to)
+        return;
+    to[0] = text ? '=' : '-';
+    if (text)
+        memcpy(to + 1, text, bytes);
 }
 
 static void number_put(struct spw_text *t, int64_t number)
 {
     spw_text_bytes(t, (const char *)&number, sizeof number);
+}
+
+static void day_put(struct spw_text *t, const struct spw_quote_request *q)
+{
+    char today[16];
+    struct spw_text day = spw_text_on(today, sizeof today);
+    if (!q->date)
+        spw_text_day(&day, spw_address_day(&q->ship_to, spw_wall_ms()));
+    field_put(t, q->date ? q->date : today);
 }
 
 static void address_put(struct spw_text *t, const struct spw_address *a)
@@ -146,12 +153,9 @@ static void address_put(struct spw_text *t, const struct spw_address *a)
 static size_t cart_text(const struct spw_quote_request *q, char *buffer, size_t room)
 {
     struct spw_text t = spw_text_on(buffer, room);
-    char today[12];
-    if (!q->date)
-        spw_format_day(spw_address_day(&q->ship_to, spw_wall_ms()), today, sizeof today);
     field_put(&t, q->account);
     field_put(&t, q->currency ? q->currency : "USD");
-    field_put(&t, q->date ? q->date : today);
+    day_put(&t, q);
     address_put(&t, &q->ship_from);
     address_put(&t, &q->ship_to);
     field_put(&t, q->customer_id);
@@ -168,23 +172,37 @@ static size_t cart_text(const struct spw_quote_request *q, char *buffer, size_t 
     return t.overflow ? 0 : t.used;
 }
 
+static size_t text_bytes(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
+/* A flag must be able to keep the request. What is written for it is the cart and some ids, each byte as six at most, and
+ * the fields' names; so only a large one has to be written to know. cart_bytes 0: the cart alone is too long. */
+static bool fits_a_flag(const struct spw_job *job, size_t cart_bytes)
+{
+    const struct spw_quote_request *q = &job->request;
+    size_t most = 1024 + 6 * (cart_bytes + text_bytes(q->integration) + text_bytes(q->decision_id) +
+                              text_bytes(q->quote_ref));
+    return cart_bytes && (most < SPW_REQUEST_MAX_BYTES || spw_job_request_json(job));
+}
+
 /* No cart key for what is asked in the provider's own form: it shares neither answers nor calls. */
 static enum spw_status make_keys(struct spw_job *job, bool has_decision_id, struct spw_error *err)
 {
     struct spw_decider *d = job->decider;
-    if (!job->is_native) {
-        size_t bytes = cart_text(&job->request, d->text, sizeof d->text);
-        if (bytes == 0)
-            return spw_error_set(err, SPW_STATUS_INVALID,
-                                 "the request is longer than %u bytes when normalised: split it",
-                                 SPW_REQUEST_MAX_BYTES);
-        spw_key_make(&d->keys, "cart", d->text, bytes, &job->cart_key);
-    }
+    size_t cart_bytes = cart_text(&job->request, d->text, sizeof d->text);
+    if (!job->is_native)
+        spw_key_make(&d->keys, "cart", d->text, cart_bytes, &job->cart_key);
+    if (job->request.line_count > SPW_LINES_MAX_COUNT || !fits_a_flag(job, cart_bytes))
+        return spw_error_set(err, SPW_STATUS_INVALID,
+                             "the request is longer than %u bytes or %u lines when normalised: split it",
+                             SPW_REQUEST_MAX_BYTES, SPW_LINES_MAX_COUNT);
     job->has_decision_key = has_decision_id;
     if (has_decision_id) {
         /* The normalised request has the decision id in it: another cart under the same id is another decision. */
         const char *kind = job->is_native ? "native decision" : "decision";
-        spw_key_make(&d->keys, kind, job->request_json, job->request_bytes, &job->decision_key);
+        spw_key_make(&d->keys, kind, d->text, spw_job_request_json(job), &job->decision_key);
     } else { /* found by its ids alone: any key of its own does */
         uint64_t own[2] = {d->id_low++, d->id_high};
         memcpy(job->decision_key.bytes, own, sizeof job->decision_key.bytes);
@@ -217,7 +235,8 @@ bool spw_account_credential(struct spw_account_use *account, uint64_t now_ns, st
     return out->user && out->secret;
 }
 
-/* No url in out: nothing can be sent, which the log has been told; the quote falls back. */
+/* out: nothing to send yet. No url in it afterwards: nothing can be sent, which the log has been told; the quote falls
+ * back. */
 static enum spw_status build_call(struct spw_job *job, const struct spw_native_request *native,
                                   struct spw_outgoing *out, struct spw_error *err)
 {
@@ -225,12 +244,10 @@ static enum spw_status build_call(struct spw_job *job, const struct spw_native_r
     const struct spw_profile *profile = job->account->profile;
     struct spw_credential credential;
     struct spw_call call;
-    memset(out, 0, sizeof *out);
     if (!spw_account_credential(job->account, spw_decider_now(job->decider), &credential))
         return SPW_STATUS_OK;
     if (native)
         return spw_outgoing_pass(out, profile, conf, &credential, native, err);
-    memset(&call, 0, sizeof call);
     enum spw_status status =
         profile->build(&job->request, conf, &credential, job->result.decision_id, &call, err);
     /* The account's key goes nowhere but where the profile says, whatever a name in the request did to the path. */
@@ -334,7 +351,7 @@ enum spw_status spw_decider_start(struct spw_decider *decider, const struct spw_
     job->done = done;
     job->owner = owner;
     job->started_ns = spw_now_ns();
-    memset(&call, 0, sizeof call);
+    spw_outgoing_init(&call);
     enum spw_status status = prepare(job, ask, &call, err);
     if (status != SPW_STATUS_OK) {
         spw_outgoing_clean_up(&call);

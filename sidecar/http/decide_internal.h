@@ -47,8 +47,6 @@ struct spw_job {
     struct spw_decider *decider;
     struct spw_account_use *account;
     struct spw_quote_request request; /* with what was left out filled in */
-    char *request_json;
-    size_t request_bytes;
     uint32_t account_index, account_generation;
     bool batch;
     uint32_t acquire_flags; /* SPW_ACQUIRE_*: the class, and the limiters that do not apply */
@@ -67,10 +65,11 @@ struct spw_job {
     bool in_flight_at_end;          /* its deadline passed while a call was under way */
     struct spw_admission admission; /* the flight's, or the refusal */
     struct spw_trace trace;
-    struct spw_line_tax *lines;
     char *handback;
     struct spw_result result;
-    struct spw_fallback_answer fallback; /* last: not cleared for the next use */
+    /* Last, and not cleared for the next use: a fallback writes all of it that it tells. */
+    struct spw_fallback_answer fallback;
+    struct spw_line_tax lines[SPW_LINES_MAX_COUNT + 1];
 };
 
 struct spw_flight {
@@ -87,15 +86,16 @@ struct spw_flight {
     uint32_t account_index, account_generation;
     uint64_t started_ns, sent_ns;
     enum spw_fallback retry_type; /* what it is called when the retry comes to nothing */
-    struct spw_outgoing call;
-    struct spw_trace trace; /* of the job that began it */
+    struct spw_trace trace;       /* of the job that began it */
     struct spw_http_call *in_flight;
     struct spw_loop_timer timer; /* a reservation's start, or the retry */
     struct spw_ticket ticket;
     struct spw_admission admission;
     uint32_t provider_status, attempts;
     uint64_t provider_ms;
-    struct spw_answer answer; /* last: not cleared whole for the next use */
+    /* Last, and not cleared whole for the next use. */
+    struct spw_outgoing call;
+    struct spw_answer answer;
 };
 
 /* Spare jobs and flights that are kept at most. */
@@ -136,6 +136,9 @@ void spw_job_fall_back(struct spw_job *job, enum spw_fallback type, enum spw_cau
 /* A kept answer: of this very decision, or of an identical cart. */
 void spw_job_repeat(struct spw_job *job, const struct spw_result *kept);
 void spw_job_reuse(struct spw_job *job, const struct spw_result *kept);
+/* The normalised request, which is what a flag keeps, in the decider's text until that is written again. Its bytes, 0 when
+ * it is longer than a flag can keep. */
+size_t spw_job_request_json(const struct spw_job *job);
 /* NULL without memory. */
 struct spw_job *spw_job_new(struct spw_decider *d);
 void spw_job_free(struct spw_job *job);

@@ -391,7 +391,7 @@ static struct spw_flight *take_spare(struct spw_decider *d)
         return calloc(1, sizeof *flight);
     d->spare_flights = flight->next;
     d->spare_flights_count--;
-    memset(flight, 0, offsetof(struct spw_flight, answer)); /* its answer was cleared when it ended */
+    memset(flight, 0, offsetof(struct spw_flight, call)); /* the rest was cleared when it ended */
     return flight;
 }
 
@@ -415,8 +415,7 @@ static struct spw_flight *flight_new(struct spw_job *job, struct spw_outgoing *c
     flight->may_be_joined = !route; /* documents and ids of the provider belong to one caller */
     flight->started_ns = spw_decider_now(job->decider);
     flight->timer.owner = flight;
-    flight->call = *call;
-    memset(call, 0, sizeof *call);
+    spw_outgoing_move(&flight->call, call);
     flight->next = job->account->flights;
     if (flight->next)
         flight->next->link = &flight->next;

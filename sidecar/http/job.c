@@ -17,13 +17,13 @@ struct spw_job *spw_job_new(struct spw_decider *d)
 {
     struct spw_job *job = d->spare_jobs;
     if (!job)
-        job = calloc(1, sizeof *job);
+        job = malloc(sizeof *job);
     else {
         d->spare_jobs = job->next;
         d->spare_jobs_count--;
-        memset(job, 0, offsetof(struct spw_job, fallback));
     }
     if (job) {
+        memset(job, 0, offsetof(struct spw_job, fallback));
         job->decider = d;
         d->jobs_count++;
     }
@@ -33,8 +33,6 @@ struct spw_job *spw_job_new(struct spw_decider *d)
 void spw_job_free(struct spw_job *job)
 {
     spw_loop_timer_cancel(job->decider->options.loop, &job->deadline);
-    free(job->request_json);
-    free(job->lines);
     free(job->handback);
     struct spw_decider *d = job->decider;
     d->jobs_count--;
@@ -138,13 +136,19 @@ void spw_job_rejected(struct spw_job *job, const struct spw_answer *answer,
 
 /* ---- fallback ---- */
 
+size_t spw_job_request_json(const struct spw_job *job)
+{
+    struct spw_decider *d = job->decider;
+    return spw_request_json(&job->request, d->text, sizeof d->text);
+}
+
 static enum spw_status record_flag(struct spw_job *job, struct spw_flag_record *record)
 {
     struct spw_flag_facts f;
     memset(&f, 0, sizeof f);
     f.request = &job->request;
-    f.request_json = job->request_json;
-    f.request_bytes = job->request_bytes;
+    f.request_bytes = spw_job_request_json(job);
+    f.request_json = job->decider->text;
     f.answer = &job->fallback;
     f.lines = job->lines;
     f.flag_id = job->result.flag_id;
@@ -171,13 +175,13 @@ static enum spw_status record_flag(struct spw_job *job, struct spw_flag_record *
 /* No cell was free: the caller stores the flag itself, or gets no fallback; as configured. */
 static void flag_refused(struct spw_job *job, const struct spw_flag_record *record)
 {
-    size_t room = job->request_bytes + 2048;
+    const char *json = job->decider->text;
+    size_t bytes = spw_job_request_json(job), room = bytes + 2048;
     /* An SDK would not know what to do with a flag in its hands. */
     bool hand_back = job->decider->options.conf->on_full == SPW_ON_FULL_HAND_BACK && !job->is_native;
     spw_stat_count(job->decider->map, job->account_index, SPW_STAT_FLAG_REFUSED);
     job->handback = hand_back ? malloc(room) : NULL;
-    if (!job->handback ||
-        !spw_flag_line(record, job->request_json, job->request_bytes, job->handback, room)) {
+    if (!job->handback || !spw_flag_line(record, json, bytes, job->handback, room)) {
         job->result.reason = "flag-refused";
         finish(job, SPW_DECISION_NONE);
         return;
@@ -245,6 +249,7 @@ void spw_job_reuse(struct spw_job *job, const struct spw_result *kept)
 /* A row of the ledger as the answer it was. */
 struct past {
     const struct spw_job *job;
+    size_t request_bytes; /* of the job's, in the decider's text */
     struct spw_result result;
     struct spw_fallback_answer fallback;
     struct spw_line_tax *lines;
@@ -301,8 +306,8 @@ static bool look_at_row(void *owner, const struct spw_flag_row *row)
     past->found = strcmp(row->record.account, job->request.account) == 0 &&
                   strcmp(row->record.decision_id, job->result.decision_id) == 0 &&
                   row->record.lines_count == job->request.line_count + 1 &&
-                  strlen(row->request_json) == job->request_bytes &&
-                  memcmp(row->request_json, job->request_json, job->request_bytes) == 0;
+                  strlen(row->request_json) == past->request_bytes &&
+                  memcmp(row->request_json, job->decider->text, past->request_bytes) == 0;
     if (past->found)
         take_row(past, row);
     return !past->found;
@@ -327,6 +332,7 @@ static bool repeat_from_ledger(struct spw_job *job)
     if (past) {
         past->job = job;
         past->lines = job->lines;
+        past->request_bytes = spw_job_request_json(job);
         found = spw_store_find(job->decider->options.store, job->result.decision_id, 16, look_at_row, past,
                                &err) == SPW_STATUS_OK &&
                 past->found;

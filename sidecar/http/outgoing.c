@@ -1,6 +1,7 @@
 /* outgoing.c: a provider call as it is sent. See outgoing.h. */
 #include "sidecar/http/outgoing.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,19 @@
 
 #include "shm/spw_text.h"
 
+void spw_outgoing_init(struct spw_outgoing *out)
+{
+    memset(out, 0, offsetof(struct spw_outgoing, headers));
+}
+
+void spw_outgoing_move(struct spw_outgoing *out, struct spw_outgoing *from)
+{
+    memcpy(out, from, offsetof(struct spw_outgoing, headers) + from->header_count * sizeof from->headers[0]);
+    spw_outgoing_init(from);
+}
+
 void spw_outgoing_take(struct spw_outgoing *out, struct spw_call *call)
 {
-    memset(out, 0, sizeof *out);
     out->method = call->method;
     out->url = call->url;
     out->header_count = call->header_count;
@@ -29,7 +40,7 @@ void spw_outgoing_clean_up(struct spw_outgoing *out)
     }
     free(out->url);
     free(out->body);
-    memset(out, 0, sizeof *out);
+    spw_outgoing_init(out);
 }
 
 const char *spw_header_next(const char *block, struct spw_header_part *out)
@@ -266,7 +277,7 @@ enum spw_status spw_outgoing_pass(struct spw_outgoing *out, const struct spw_pro
                                   const struct spw_credential *credential,
                                   const struct spw_native_request *request, struct spw_error *err)
 {
-    memset(out, 0, sizeof *out);
+    spw_outgoing_init(out);
     out->method = request->route->method;
     out->url = url_of(account->url, request);
     enum spw_status status = out->url ? SPW_STATUS_OK : no_memory(err);

@@ -14,12 +14,15 @@
 struct spw_outgoing {
     const char *method; /* static, or the route's */
     char *url;          /* NULL = nothing to send */
-    char *headers[SPW_OUTGOING_HEADERS_MAX_COUNT];
-    size_t header_count;
     char *body;
     size_t body_bytes;
+    size_t header_count;
+    char *headers[SPW_OUTGOING_HEADERS_MAX_COUNT]; /* of these only as many as are counted mean anything */
 };
 
+void spw_outgoing_init(struct spw_outgoing *out); /* nothing to send */
+/* Takes over what `from` holds, which is left empty. */
+void spw_outgoing_move(struct spw_outgoing *out, struct spw_outgoing *from);
 /* Takes over what `call` holds, which is left empty. */
 void spw_outgoing_take(struct spw_outgoing *out, struct spw_call *call);
 /* An SDK's request on its way: to the account's own url, path as checked, with the account's credential in place of

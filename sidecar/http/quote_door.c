@@ -1,6 +1,7 @@
 /* quote_door.c: see quote_door.h. */
 #include "sidecar/http/quote_door.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,9 @@
 #include "sidecar/http/outgoing.h"
 #include "sidecar/http/quote_json.h"
 #include "sidecar/http/token.h"
-#include "sidecar/obs/zeroed.h"
 
-#define CONNECTIONS_MAX 1024
+#define CONNECTIONS_MAX  1024
+#define SPARES_MAX_COUNT 64u
 
 struct spw_quote_door {
     struct spw_quote_door_options options;
@@ -24,17 +25,20 @@ struct spw_quote_door {
     struct spw_door *tcp_door;
     struct spw_token token;
     uint32_t order_hint;
+    struct waiting *spares; /* used again: they are large, and the allocator slow with such */
+    uint32_t spares_count;
 };
 
 /* One quote waiting for its decision. */
 struct waiting {
     struct spw_hold_mark mark;
     struct spw_door_request *request;
-    struct spw_quote_body body;
     struct spw_job *job;
     struct spw_quote_door *door;
     bool durable;                       /* the answer waits for its flag's commit */
     char order_id[SPW_CALLER_ID_BYTES]; /* the order is placed with the answer; "" = not */
+    struct waiting *next_spare;
+    struct spw_quote_body body; /* last: not cleared for the next use */
 };
 
 /* ---- answers ---- */
@@ -83,14 +87,22 @@ static void answer_fault(struct spw_door_request *request, const struct spw_erro
     }
 }
 
-/* "taxable/tax,...": the lines' numbers for callers that read no JSON. malloc'ed. */
-static char *lines_header(const struct spw_result *r)
+/* Numbers in headers; on the stack, for as long as the answer is being made. */
+struct numbers {
+    char tax_minor[24], rate_ppb[24], age_days[24];
+    char lines[(SPW_LINES_MAX_COUNT + 1) * 44 + 1];
+};
+
+static void number_text(char out[24], int64_t number)
 {
-    size_t room = (size_t)r->lines_count * 44 + 1;
-    char *buffer = malloc(room);
-    if (!buffer)
-        return NULL;
-    struct spw_text t = spw_text_on(buffer, room);
+    struct spw_text t = spw_text_on(out, 24);
+    spw_text_i64(&t, number);
+}
+
+/* "taxable/tax,...": the lines' numbers for callers that read no JSON. */
+static void lines_text(char *out, size_t room, const struct spw_result *r)
+{
+    struct spw_text t = spw_text_on(out, room);
     for (uint32_t i = 0; i < r->lines_count; i++) {
         if (i)
             spw_text_put(&t, ",");
@@ -98,30 +110,29 @@ static char *lines_header(const struct spw_result *r)
         spw_text_put(&t, "/");
         spw_text_i64(&t, r->lines[i].tax_minor);
     }
-    return buffer;
 }
 
-/* What a result says in fixed headers. Numbers live in `numbers`. */
-static size_t result_headers(const struct spw_result *r, char numbers[3][24], const char *lines,
-                             struct spw_door_header *out)
+/* What a result says in fixed headers. */
+static size_t result_headers(const struct spw_result *r, struct numbers *numbers, struct spw_door_header *out)
 {
     size_t n = 0;
     bool fallback = r->decision == SPW_DECISION_FALLBACK, live = r->decision == SPW_DECISION_LIVE;
     out[n++] = (struct spw_door_header){"Spillway-Decision", spw_decision_name(r->decision)};
     if (live || fallback) {
         uint32_t ppb = fallback ? r->fallback->rate.combined_ppb : r->answer->rate_ppb;
-        snprintf(numbers[0], 24, "%lld", (long long)r->tax_minor);
-        snprintf(numbers[1], 24, "%u", ppb);
+        number_text(numbers->tax_minor, r->tax_minor);
+        number_text(numbers->rate_ppb, ppb);
+        lines_text(numbers->lines, sizeof numbers->lines, r);
         out[n++] = (struct spw_door_header){"Spillway-Quote", r->quote_id};
-        out[n++] = (struct spw_door_header){"Spillway-Tax-Minor", numbers[0]};
-        out[n++] = (struct spw_door_header){"Spillway-Rate-Ppb", numbers[1]};
-        if (lines)
-            out[n++] = (struct spw_door_header){"Spillway-Lines-Minor", lines};
+        out[n++] = (struct spw_door_header){"Spillway-Tax-Minor", numbers->tax_minor};
+        out[n++] = (struct spw_door_header){"Spillway-Rate-Ppb", numbers->rate_ppb};
+        if (r->lines_count)
+            out[n++] = (struct spw_door_header){"Spillway-Lines-Minor", numbers->lines};
     }
     if (fallback) {
-        snprintf(numbers[2], 24, "%u", r->fallback->age_days);
+        number_text(numbers->age_days, r->fallback->age_days);
         out[n++] = (struct spw_door_header){"Spillway-Match", spw_match_name(r->fallback->match)};
-        out[n++] = (struct spw_door_header){"Spillway-Age-Days", numbers[2]};
+        out[n++] = (struct spw_door_header){"Spillway-Age-Days", numbers->age_days};
         out[n++] = (struct spw_door_header){"Spillway-Stale", r->fallback->stale ? "1" : "0"};
         if (r->flag_id[0])
             out[n++] = (struct spw_door_header){"Spillway-Flag", r->flag_id};
@@ -137,10 +148,39 @@ static size_t result_headers(const struct spw_result *r, char numbers[3][24], co
 
 /* ---- quotes ---- */
 
+/* NULL without memory. Its body is not parsed yet. */
+static struct waiting *waiting_new(struct spw_quote_door *door)
+{
+    struct waiting *w = door->spares;
+    if (w) {
+        door->spares = w->next_spare;
+        door->spares_count--;
+    } else {
+        w = malloc(sizeof *w);
+    }
+    if (w) {
+        memset(w, 0, offsetof(struct waiting, body));
+        w->door = door;
+    }
+    return w;
+}
+
 static void waiting_free(struct waiting *w)
 {
+    struct spw_quote_door *door = w->door;
+    if (door->spares_count == SPARES_MAX_COUNT) {
+        free(w);
+        return;
+    }
+    w->next_spare = door->spares;
+    door->spares = w;
+    door->spares_count++;
+}
+
+static void waiting_end(struct waiting *w)
+{
     spw_quote_body_clean_up(&w->body);
-    free(w);
+    waiting_free(w);
 }
 
 /* Does the caller ask for an answer after the commit? */
@@ -177,9 +217,8 @@ static void quote_decided(void *owner, const struct spw_result *r)
     static const uint32_t status_of[SPW_DECISION_COUNT] = {503, 200, 200, 422};
     struct waiting *w = owner;
     struct spw_door_header headers[18];
-    char numbers[3][24];
-    char *lines = r->lines_count ? lines_header(r) : NULL;
-    size_t count = result_headers(r, numbers, lines, headers);
+    struct numbers numbers;
+    size_t count = result_headers(r, &numbers, headers);
     bool priced = r->decision == SPW_DECISION_LIVE || r->decision == SPW_DECISION_FALLBACK;
     if (priced && w->order_id[0]) {
         bool placed = place_with(w, r);
@@ -190,8 +229,7 @@ static void quote_decided(void *owner, const struct spw_result *r)
     spw_door_set_user(w->request, NULL);
     answer_when(w->door, w->request, w->durable && priced, status_of[r->decision], headers, count,
                 spw_result_json(r));
-    free(lines);
-    waiting_free(w);
+    waiting_end(w);
 }
 
 /* The headers of a quote that are no part of its body. false: answered. */
@@ -210,30 +248,42 @@ static bool read_quote_headers(struct waiting *w, struct spw_door_request *reque
     return true;
 }
 
-static void quote(struct spw_quote_door *door, struct spw_door_request *request)
+/* A waiting quote of what was asked. NULL: answered. */
+static struct waiting *take_quote(struct spw_quote_door *door, struct spw_door_request *request)
 {
-    struct waiting *w = spw_zeroed(sizeof *w);
-    struct spw_error err = {.status = SPW_STATUS_NO_MEMORY,
-                            .text = "quote: no memory: raise the container's memory limit"};
+    struct spw_error err;
     size_t bytes;
-    uid_t uid = (uid_t)-1;
-    gid_t gid;
     const char *body = spw_door_body(request, &bytes);
-    if (spw_door_peer(request, &uid, &gid) != SPW_STATUS_OK)
-        uid = (uid_t)-1;
-    if (!w || spw_quote_body_parse(body, bytes, &w->body, &err) != SPW_STATUS_OK) {
-        free(w);
+    struct waiting *w = waiting_new(door);
+    if (!w) {
+        answer_text(request, 500, NULL, 0, NULL);
+        return NULL;
+    }
+    if (spw_quote_body_parse(body, bytes, &w->body, &err) != SPW_STATUS_OK) {
+        waiting_free(w);
         answer_fault(request, &err);
-        return;
+        return NULL;
     }
     if (!read_quote_headers(w, request)) {
-        waiting_free(w);
-        return;
+        waiting_end(w);
+        return NULL;
     }
     w->request = request;
-    w->door = door;
+    return w;
+}
+
+static void quote(struct spw_quote_door *door, struct spw_door_request *request)
+{
+    struct waiting *w = take_quote(door, request);
+    if (!w)
+        return;
+    uid_t uid;
+    gid_t gid;
+    if (spw_door_peer(request, &uid, &gid) != SPW_STATUS_OK)
+        uid = (uid_t)-1;
     spw_door_set_user(request, w);
     struct spw_job *job = NULL;
+    struct spw_error err;
     struct spw_trace trace;
     struct spw_ask ask = {.quote = &w->body.request, .uid = uid};
     if (spw_door_header(request, "traceparent")) {
@@ -246,7 +296,7 @@ static void quote(struct spw_quote_door *door, struct spw_door_request *request)
     if (status != SPW_STATUS_OK) {
         spw_door_set_user(request, NULL);
         answer_fault(request, &err);
-        waiting_free(w);
+        waiting_end(w);
     } else if (spw_door_user(request) == w) {
         w->job = job; /* still in progress */
     }
@@ -265,7 +315,7 @@ static void caller_gone(void *owner, struct spw_door_request *request)
         struct waiting *w = user;
         if (w->job)
             spw_job_cancel(w->job);
-        waiting_free(w);
+        waiting_end(w);
     }
     spw_door_set_user(request, NULL);
     spw_door_answer(request, 499, "text/plain", NULL, 0, "", 0);
@@ -516,5 +566,10 @@ void spw_quote_door_destroy(struct spw_quote_door *door)
     if (door->tcp_door)
         spw_door_destroy(door->tcp_door);
     spw_token_clean_up(&door->token);
+    while (door->spares) {
+        struct waiting *w = door->spares;
+        door->spares = w->next_spare;
+        free(w);
+    }
     free(door);
 }

@@ -8,112 +8,131 @@
 #include <jansson.h>
 
 #include "shm/spw_text.h"
-#include "sidecar/obs/zeroed.h"
 #include "sidecar/provider/decimal.h"
 #include "sidecar/provider/instant.h"
 
 /* ---- reading ---- */
 
-static bool known_fields(const struct spw_json *object, const char *path, const char *const *names,
-                         struct spw_error *err)
+#define MEMBERS_MAX 13u
+
+/* An object's members by the place of their names in `names`; NULL = left out. */
+struct members {
+    const char *path; /* where the object stands; "" = it is the body */
+    const char *const *names;
+    const struct spw_json *values[MEMBERS_MAX];
+};
+
+/* Of names, count are known; others are refused. Most callers write them in the order of docs/http.md. */
+static bool take_members(const struct spw_json *object, const char *path, const char *const *names,
+                         size_t count, struct members *out, struct spw_error *err)
 {
-    const struct spw_json *one = spw_json_first(object);
-    for (; one; one = spw_json_next(object, one)) {
-        bool known = false;
-        for (size_t i = 0; names[i] && !known; i++)
-            known = strcmp(names[i], one->key) == 0;
-        if (!known) {
+    size_t next = 0;
+    *out = (struct members){.path = path, .names = names};
+    for (const struct spw_json *one = spw_json_first(object); one; one = spw_json_next(object, one)) {
+        size_t looks = 0;
+        for (; looks < count && strcmp(names[next], one->key) != 0; looks++)
+            next = (next + 1) % count;
+        if (looks == count) {
             spw_error_set(err, SPW_STATUS_INVALID, "%s%s%.40s: unknown field: docs/http.md has them all",
                           path, path[0] ? "." : "", one->key);
             return false;
         }
+        out->values[next] = one;
+        next = (next + 1) % count;
     }
     return true;
 }
 
 /* Text of at most room - 1 bytes; absent or null leaves *out NULL. */
-static bool text_field(const struct spw_json *object, const char *path, const char *name, size_t room,
-                       const char **out, struct spw_error *err)
+static bool text_field(const struct members *m, unsigned field, size_t room, const char **out,
+                       struct spw_error *err)
 {
-    const struct spw_json *value = spw_json_get(object, name);
+    const struct spw_json *value = m->values[field];
     *out = NULL;
     if (!value || spw_json_is(value, SPW_JSON_NULL))
         return true;
     if (!spw_json_is(value, SPW_JSON_TEXT) || value->text_bytes >= room) {
-        spw_error_set(err, SPW_STATUS_INVALID, "%s%s%s: text of at most %zu bytes is expected", path,
-                      path[0] ? "." : "", name, room - 1);
+        spw_error_set(err, SPW_STATUS_INVALID, "%s%s%s: text of at most %zu bytes is expected", m->path,
+                      m->path[0] ? "." : "", m->names[field], room - 1);
         return false;
     }
-    *out = spw_json_text(value);
+    *out = value->text;
     return true;
 }
 
 /* The same for what the ledger keeps as an id or name: it takes no other. */
-static bool name_field(const struct spw_json *object, const char *name, size_t room, const char **out,
+static bool name_field(const struct members *m, unsigned field, size_t room, const char **out,
                        struct spw_error *err)
 {
-    if (!text_field(object, "", name, room, out, err))
+    if (!text_field(m, field, room, out, err))
         return false;
     if (!spw_text_is_name(*out))
-        spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected", name);
+        spw_error_set(err, SPW_STATUS_INVALID, "%s: text without control characters is expected",
+                      m->names[field]);
     return spw_text_is_name(*out);
 }
 
 /* "39.98" -> 3998 at two digits. Text, so that no binary fraction comes in. */
-static bool decimal_field(const struct spw_json *object, const char *path, const char *name, unsigned digits,
-                          int64_t missing, int64_t *out, struct spw_error *err)
+static bool decimal_field(const struct members *m, unsigned field, unsigned digits, int64_t missing,
+                          int64_t *out, struct spw_error *err)
 {
-    const struct spw_json *value = spw_json_get(object, name);
+    const struct spw_json *value = m->values[field];
     *out = missing;
     if (!value || spw_json_is(value, SPW_JSON_NULL))
         return true;
-    const char *text = spw_json_is(value, SPW_JSON_TEXT) ? spw_json_text(value) : "";
     int64_t number;
-    if (spw_decimal_parse(text, strlen(text), digits, SPW_DECIMAL_HALF_UP, &number) != SPW_DECIMAL_EXACT ||
+    if (!spw_json_is(value, SPW_JSON_TEXT) ||
+        spw_decimal_parse(value->text, value->text_bytes, digits, SPW_DECIMAL_HALF_UP, &number) !=
+            SPW_DECIMAL_EXACT ||
         number > SPW_AMOUNT_MAX_MINOR || number < -SPW_AMOUNT_MAX_MINOR) {
         spw_error_set(err, SPW_STATUS_INVALID,
                       "%s%s%s: a decimal in quotes with at most %u digits behind the point is "
                       "expected, like \"39.98\"",
-                      path, path[0] ? "." : "", name, digits);
+                      m->path, m->path[0] ? "." : "", m->names[field], digits);
         return false;
     }
     *out = number;
     return true;
 }
 
-static bool object_field(const struct spw_json *root, const char *name, const struct spw_json **out,
+static bool object_field(const struct members *m, unsigned field, const struct spw_json **out,
                          struct spw_error *err)
 {
-    *out = spw_json_get(root, name);
+    *out = m->values[field];
     if (*out && spw_json_is(*out, SPW_JSON_NULL))
         *out = NULL;
     if (*out && !spw_json_is(*out, SPW_JSON_OBJECT)) {
-        spw_error_set(err, SPW_STATUS_INVALID, "%s: an object is expected", name);
+        spw_error_set(err, SPW_STATUS_INVALID, "%s: an object is expected", m->names[field]);
         return false;
     }
     return true;
 }
 
-static bool read_address(const struct spw_json *root, const char *name, struct spw_address *out,
+enum { COUNTRY, STATE, ZIP, CITY, LINE1, ADDRESS_COUNT };
+static const char *const address_names[ADDRESS_COUNT] = {"country", "state", "zip", "city", "line1"};
+
+static bool read_address(const struct members *root, unsigned field, struct spw_address *out,
                          struct spw_error *err)
 {
-    static const char *const fields[] = {"country", "state", "zip", "city", "line1", NULL};
-    const struct spw_json *a;
-    if (!object_field(root, name, &a, err))
+    const struct spw_json *address;
+    struct members m;
+    if (!object_field(root, field, &address, err))
         return false;
-    if (!a)
+    if (!address)
         return true;
-    return known_fields(a, name, fields, err) && text_field(a, name, "country", 3, &out->country, err) &&
-           text_field(a, name, "state", 4, &out->state, err) &&
-           text_field(a, name, "zip", 16, &out->zip, err) &&
-           text_field(a, name, "city", 128, &out->city, err) &&
-           text_field(a, name, "line1", 256, &out->line1, err);
+    return take_members(address, root->names[field], address_names, ADDRESS_COUNT, &m, err) &&
+           text_field(&m, COUNTRY, 3, &out->country, err) && text_field(&m, STATE, 4, &out->state, err) &&
+           text_field(&m, ZIP, 16, &out->zip, err) && text_field(&m, CITY, 128, &out->city, err) &&
+           text_field(&m, LINE1, 256, &out->line1, err);
 }
+
+enum { LINE_ID, LINE_TAX_CODE, LINE_QUANTITY, LINE_AMOUNT, LINE_COUNT };
+static const char *const line_names[LINE_COUNT] = {"id", "tax_code", "quantity", "amount"};
 
 static bool read_line(const struct spw_json *line, size_t index, struct spw_line *out, struct spw_error *err)
 {
-    static const char *const fields[] = {"id", "tax_code", "quantity", "amount", NULL};
     char path[32];
+    struct members m;
     struct spw_text place = spw_text_on(path, sizeof path);
     spw_text_put(&place, "lines[");
     spw_text_u64(&place, index);
@@ -122,10 +141,11 @@ static bool read_line(const struct spw_json *line, size_t index, struct spw_line
         spw_error_set(err, SPW_STATUS_INVALID, "%s: an object is expected", path);
         return false;
     }
-    if (!known_fields(line, path, fields, err) || !text_field(line, path, "id", 64, &out->id, err) ||
-        !text_field(line, path, "tax_code", 32, &out->tax_code, err) ||
-        !decimal_field(line, path, "quantity", 6, 1000000, &out->quantity_micro, err) ||
-        !decimal_field(line, path, "amount", 2, INT64_MIN, &out->amount_minor, err))
+    if (!take_members(line, path, line_names, LINE_COUNT, &m, err) ||
+        !text_field(&m, LINE_ID, 64, &out->id, err) ||
+        !text_field(&m, LINE_TAX_CODE, 32, &out->tax_code, err) ||
+        !decimal_field(&m, LINE_QUANTITY, 6, 1000000, &out->quantity_micro, err) ||
+        !decimal_field(&m, LINE_AMOUNT, 2, INT64_MIN, &out->amount_minor, err))
         return false;
     if (out->amount_minor == INT64_MIN || out->quantity_micro <= 0) {
         spw_error_set(err, SPW_STATUS_INVALID, "%s.%s", path,
@@ -137,36 +157,58 @@ static bool read_line(const struct spw_json *line, size_t index, struct spw_line
     return true;
 }
 
-static bool read_lines(const struct spw_json *root, struct spw_quote_body *body, struct spw_error *err)
+static bool read_lines(const struct spw_json *lines, struct spw_quote_body *body, struct spw_error *err)
 {
-    const struct spw_json *lines = spw_json_get(root, "lines");
     size_t count = spw_json_count(lines);
     if (count == 0 || count > SPW_LINES_MAX_COUNT) {
         spw_error_set(err, SPW_STATUS_INVALID, "lines: a list of 1 to %u lines is expected",
                       SPW_LINES_MAX_COUNT);
         return false;
     }
-    body->lines = spw_zeroed(count * sizeof *body->lines);
-    if (!body->lines) {
+    if (count > sizeof body->few / sizeof body->few[0])
+        body->many = malloc(count * sizeof *body->many);
+    struct spw_line *all = count > sizeof body->few / sizeof body->few[0] ? body->many : body->few;
+    if (!all) {
         spw_error_set(err, SPW_STATUS_NO_MEMORY, "quote: no memory: raise the container's memory limit");
         return false;
     }
     size_t i = 0;
     SPW_JSON_EACH(line, lines)
     {
-        if (!read_line(line, i, &body->lines[i], err))
+        if (!read_line(line, i, &all[i], err))
             return false;
         i++;
     }
-    body->request.lines = body->lines;
+    body->request.lines = all;
     body->request.line_count = (uint32_t)count;
     return true;
 }
 
-static bool read_purpose(const struct spw_json *root, struct spw_quote_request *q, struct spw_error *err)
+enum {
+    ACCOUNT,
+    INTEGRATION,
+    DECISION_ID,
+    PURPOSE,
+    QUOTE_REF,
+    CURRENCY,
+    DATE,
+    DEADLINE_MS,
+    SHIP_FROM,
+    SHIP_TO,
+    CUSTOMER,
+    SHIPPING,
+    LINES,
+    QUOTE_COUNT
+};
+static const char *const quote_names[QUOTE_COUNT] = {
+    "account",     "integration", "decision_id", "purpose",  "quote_ref", "currency", "date",
+    "deadline_ms", "ship_from",   "ship_to",     "customer", "shipping",  "lines"};
+_Static_assert(QUOTE_COUNT <= MEMBERS_MAX, "no other object has more");
+
+static bool read_purpose(const struct members *root, struct spw_quote_request *q, struct spw_error *err)
 {
     const char *text;
-    if (!text_field(root, "", "purpose", 16, &text, err))
+    if (!text_field(root, PURPOSE, 16, &text, err))
         return false;
     q->purpose = SPW_PURPOSE_ESTIMATE;
     for (uint32_t i = 0; text && i < SPW_PURPOSE_COUNT; i++) {
@@ -180,21 +222,37 @@ static bool read_purpose(const struct spw_json *root, struct spw_quote_request *
     return !text;
 }
 
-static bool read_rest(const struct spw_json *root, struct spw_quote_request *q, struct spw_error *err)
+static bool read_customer(const struct members *root, struct spw_quote_request *q, struct spw_error *err)
 {
-    static const char *const customer_fields[] = {"id", "exemption", NULL};
-    static const char *const shipping_fields[] = {"amount", "tax_code", NULL};
-    const struct spw_json *customer, *shipping, *deadline = spw_json_get(root, "deadline_ms");
+    enum { ID, EXEMPTION, COUNT };
+    static const char *const names[COUNT] = {"id", "exemption"};
+    const struct spw_json *customer;
+    struct members m;
+    if (!object_field(root, CUSTOMER, &customer, err))
+        return false;
+    return !customer || (take_members(customer, "customer", names, COUNT, &m, err) &&
+                         text_field(&m, ID, 128, &q->customer_id, err) &&
+                         text_field(&m, EXEMPTION, 64, &q->exemption, err));
+}
+
+static bool read_shipping(const struct members *root, struct spw_quote_request *q, struct spw_error *err)
+{
+    enum { AMOUNT, TAX_CODE, COUNT };
+    static const char *const names[COUNT] = {"amount", "tax_code"};
+    const struct spw_json *shipping;
+    struct members m;
+    if (!object_field(root, SHIPPING, &shipping, err))
+        return false;
+    return !shipping || (take_members(shipping, "shipping", names, COUNT, &m, err) &&
+                         decimal_field(&m, AMOUNT, 2, 0, &q->shipping_minor, err) &&
+                         text_field(&m, TAX_CODE, 32, &q->shipping_tax_code, err));
+}
+
+static bool read_rest(const struct members *root, struct spw_quote_request *q, struct spw_error *err)
+{
+    const struct spw_json *deadline = root->values[DEADLINE_MS];
     int32_t day;
-    if (!object_field(root, "customer", &customer, err) || !object_field(root, "shipping", &shipping, err))
-        return false;
-    if (customer && (!known_fields(customer, "customer", customer_fields, err) ||
-                     !text_field(customer, "customer", "id", 128, &q->customer_id, err) ||
-                     !text_field(customer, "customer", "exemption", 64, &q->exemption, err)))
-        return false;
-    if (shipping && (!known_fields(shipping, "shipping", shipping_fields, err) ||
-                     !decimal_field(shipping, "shipping", "amount", 2, 0, &q->shipping_minor, err) ||
-                     !text_field(shipping, "shipping", "tax_code", 32, &q->shipping_tax_code, err)))
+    if (!read_customer(root, q, err) || !read_shipping(root, q, err))
         return false;
     if (deadline && !spw_json_is(deadline, SPW_JSON_NULL)) {
         int64_t ms = spw_json_integer(deadline);
@@ -215,40 +273,39 @@ static bool read_rest(const struct spw_json *root, struct spw_quote_request *q, 
     return true;
 }
 
-static struct spw_json *load(const char *bytes, size_t count, struct spw_error *err)
+static bool load(const char *bytes, size_t count, struct spw_json_doc *doc, struct spw_error *err)
 {
     struct spw_json_fault fault;
-    struct spw_json *root = spw_json_read(bytes, count, &fault);
+    const struct spw_json *root = spw_json_doc_read(doc, bytes, count, &fault);
     if (root && root->kind == SPW_JSON_OBJECT)
-        return root;
+        return true;
     if (root)
         spw_error_set(err, SPW_STATUS_PARSE, "the body: a JSON object is expected");
     else
         spw_error_set(err, SPW_STATUS_PARSE, "the body, line %u column %u: %s", fault.line, fault.column,
                       fault.what);
-    spw_json_free(root);
-    return NULL;
+    spw_json_doc_clean_up(doc);
+    return false;
 }
 
 enum spw_status spw_quote_body_parse(const char *bytes, size_t count, struct spw_quote_body *out,
                                      struct spw_error *err)
 {
-    static const char *const fields[] = {"account",  "integration", "decision_id", "purpose",   "quote_ref",
-                                         "currency", "date",        "deadline_ms", "ship_from", "ship_to",
-                                         "customer", "shipping",    "lines",       NULL};
     struct spw_quote_request *q = &out->request;
-    memset(out, 0, sizeof *out);
-    out->root = load(bytes, count, err);
-    if (!out->root)
+    struct members m;
+    out->many = NULL;
+    memset(q, 0, sizeof *q);
+    if (!load(bytes, count, &out->doc, err))
         return err->status;
-    const struct spw_json *r = out->root;
-    if (known_fields(r, "", fields, err) && text_field(r, "", "account", SPW_NAME_BYTES, &q->account, err) &&
-        text_field(r, "", "integration", SPW_NAME_BYTES, &q->integration, err) &&
-        text_field(r, "", "decision_id", SPW_CALLER_ID_BYTES, &q->decision_id, err) &&
-        text_field(r, "", "quote_ref", SPW_CALLER_ID_BYTES, &q->quote_ref, err) &&
-        text_field(r, "", "currency", 4, &q->currency, err) && text_field(r, "", "date", 11, &q->date, err) &&
-        read_purpose(r, q, err) && read_address(r, "ship_from", &q->ship_from, err) &&
-        read_address(r, "ship_to", &q->ship_to, err) && read_rest(r, q, err) && read_lines(r, out, err)) {
+    if (take_members(out->doc.root, "", quote_names, QUOTE_COUNT, &m, err) &&
+        text_field(&m, ACCOUNT, SPW_NAME_BYTES, &q->account, err) &&
+        text_field(&m, INTEGRATION, SPW_NAME_BYTES, &q->integration, err) &&
+        text_field(&m, DECISION_ID, SPW_CALLER_ID_BYTES, &q->decision_id, err) &&
+        text_field(&m, QUOTE_REF, SPW_CALLER_ID_BYTES, &q->quote_ref, err) &&
+        text_field(&m, CURRENCY, 4, &q->currency, err) && text_field(&m, DATE, 11, &q->date, err) &&
+        read_purpose(&m, q, err) && read_address(&m, SHIP_FROM, &q->ship_from, err) &&
+        read_address(&m, SHIP_TO, &q->ship_to, err) && read_rest(&m, q, err) &&
+        read_lines(m.values[LINES], out, err)) {
         if (q->decision_id && !q->decision_id[0])
             q->decision_id = NULL;
         if (q->account)
@@ -262,26 +319,29 @@ enum spw_status spw_quote_body_parse(const char *bytes, size_t count, struct spw
 
 void spw_quote_body_clean_up(struct spw_quote_body *body)
 {
-    spw_json_free(body->root);
-    free(body->lines);
-    memset(body, 0, sizeof *body);
+    spw_json_doc_clean_up(&body->doc);
+    free(body->many);
+    body->many = NULL;
 }
 
 enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw_order_record *out,
                                      struct spw_error *err)
 {
-    static const char *const fields[] = {"quote_id", "order_id",  "tax_collected",
-                                         "currency", "placed_at", NULL};
+    enum { QUOTE_ID, ORDER_ID, TAX_COLLECTED, CURRENCY_USED, PLACED_AT, COUNT };
+    static const char *const names[COUNT] = {"quote_id", "order_id", "tax_collected", "currency",
+                                             "placed_at"};
+    struct spw_json_doc doc;
+    struct members m;
     const char *quote_id = NULL, *order_id = NULL, *currency = NULL, *placed_at = NULL;
     memset(out, 0, sizeof *out);
-    struct spw_json *r = load(bytes, count, err);
-    if (!r)
+    if (!load(bytes, count, &doc, err))
         return err->status;
-    bool ok = known_fields(r, "", fields, err) && name_field(r, "quote_id", SPW_ID_BYTES, &quote_id, err) &&
-              name_field(r, "order_id", SPW_CALLER_ID_BYTES, &order_id, err) &&
-              name_field(r, "currency", 4, &currency, err) &&
-              text_field(r, "", "placed_at", 40, &placed_at, err) &&
-              decimal_field(r, "", "tax_collected", 2, INT64_MIN, &out->tax_collected_minor, err);
+    bool ok = take_members(doc.root, "", names, COUNT, &m, err) &&
+              name_field(&m, QUOTE_ID, SPW_ID_BYTES, &quote_id, err) &&
+              name_field(&m, ORDER_ID, SPW_CALLER_ID_BYTES, &order_id, err) &&
+              name_field(&m, CURRENCY_USED, 4, &currency, err) &&
+              text_field(&m, PLACED_AT, 40, &placed_at, err) &&
+              decimal_field(&m, TAX_COLLECTED, 2, INT64_MIN, &out->tax_collected_minor, err);
     out->created_unix_ms = spw_wall_ms();
     out->placed_unix_ms = out->created_unix_ms;
     if (ok &&
@@ -305,7 +365,7 @@ enum spw_status spw_order_body_parse(const char *bytes, size_t count, struct spw
         snprintf(out->order_id, sizeof out->order_id, "%s", order_id);
         snprintf(out->currency, sizeof out->currency, "%s", currency ? currency : "USD");
     }
-    spw_json_free(r);
+    spw_json_doc_clean_up(&doc);
     return ok ? SPW_STATUS_OK : err->status;
 }
 

@@ -8,11 +8,12 @@
 #include "sidecar/http/decide.h"
 #include "sidecar/provider/json_read.h"
 
-/* A parsed request: the texts live in root. */
+/* A parsed request; its texts lie in doc. It must stay where it was parsed, and needs no clearing before. */
 struct spw_quote_body {
-    struct spw_json *root;
-    struct spw_line *lines;
     struct spw_quote_request request;
+    struct spw_line *many; /* its lines, when they are not few; NULL = they are */
+    struct spw_line few[16];
+    struct spw_json_doc doc;
 };
 
 /* Errors name the field ("lines[1].amount") and the remedy; unknown fields are refused. */

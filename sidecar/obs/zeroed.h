@@ -2,7 +2,8 @@
  *
  * Owns: nothing. Called by: the doors. Thread: any.
  *
- * As calloc(1, bytes); but glibc's calloc passes by what the thread has just freed, which malloc takes first.
+ * As calloc(1, bytes); but glibc's calloc passes by what the thread has just freed, which malloc takes first. Compilers
+ * make a calloc of malloc and memset, so the clearing is one that they leave alone.
  */
 #ifndef SPW_OBS_ZEROED_H
 #define SPW_OBS_ZEROED_H
