@@ -24,22 +24,16 @@
 
 #include "sidecar/http/buffer.h"
 #include "sidecar/http/field.h"
+#include "sidecar/http/request_check.h"
 #include "sidecar/net/listener.h"
 
 enum {
     BODY_MAX_BYTES = 64 << 10,
-    SWALLOW_MAX_BYTES =
-        1 << 20, /* past the maximum: taken and dropped, so that the caller reads its 413, not a reset */
-    CONNECTION_MEMORY_BYTES =
-        16
-        << 10, /* headers of a request and of its answer; cleared after each, which takes a cache's room as well */
-    HEADERS_MAX_BYTES =
-        8 << 10, /* of a request: an answer whose headers find no room would not be sent at all */
+    CONNECTION_MEMORY_BYTES = 16 << 10, /* headers of a request and of its answer; see request_check.c */
     CONNECTIONS_MAX = 256,
     CONNECTIONS_SPARE = 8, /* accepted beyond the maximum, while those who gave way are being closed */
     IDLE_TIMEOUT_S = 60,
     RUNS_PER_TURN = 4,
-    METHOD_MAX_BYTES = 32,
     KEPT_BUFFER_MAX_BYTES = 4 << 10 /* of a connection between two requests */
 };
 
@@ -302,118 +296,6 @@ static void on_connection(void *owner, struct MHD_Connection *mhd, void **contex
     }
 }
 
-/* -------- is the request plainly framed? -------- */
-
-struct framing {
-    size_t bytes; /* of all headers */
-    uint32_t content_length_count;
-    uint32_t transfer_encoding_count;
-    uint32_t host_count;
-    const char *content_length;
-    const char *transfer_encoding;
-    bool has_bad_bytes;
-    bool expects_continue;
-};
-
-static bool is_token(const char *text, size_t bytes)
-{
-    return bytes > 0 && spw_field_name_bytes(text) == bytes;
-}
-
-static bool has_control_bytes(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if ((c < 0x20 && c != '\t') || c == 0x7f) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                      size_t name_bytes, const char *value, size_t value_bytes)
-{
-    struct framing *framing = context;
-    (void)kind;
-    framing->bytes += name_bytes + value_bytes + 4;
-    if (!is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
-        framing->has_bad_bytes = true;
-    } else if (strcasecmp(name, "Content-Length") == 0) {
-        framing->content_length_count++;
-        framing->content_length = value;
-    } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
-        framing->transfer_encoding_count++;
-        framing->transfer_encoding = value;
-    } else if (strcasecmp(name, "Host") == 0) {
-        framing->host_count++;
-    } else if (strcasecmp(name, "Expect") == 0) {
-        framing->expects_continue = true;
-    }
-    return MHD_YES;
-}
-
-/* False unless it is digits alone that fit. */
-static bool parse_length(const char *text, uint64_t *bytes)
-{
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 18 || text[digits] != '\0') {
-        return false;
-    }
-    *bytes = strtoull(text, NULL, 10);
-    return true;
-}
-
-static bool target_is_sound(const char *target)
-{
-    if (target[0] != '/') {
-        return false;
-    }
-    for (const char *c = target; *c != '\0'; c++) {
-        if (*c <= ' ' || *c > '~' ||
-            *c == '#') { /* char may be signed: bytes above 127 are refused either way */
-            return false;
-        }
-    }
-    return true;
-}
-
-/* 0 = go on; otherwise the status to refuse with. What two readers could frame differently is refused whole: a
- * request smuggled behind another would be answered to the wrong caller. */
-static uint32_t check_request(struct spw_door_request *request, const char *version)
-{
-    struct framing framing = {0};
-    uint64_t bytes = 0;
-    MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, look_at_header, &framing);
-    bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
-    if (!http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
-        return MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED;
-    }
-    if (framing.bytes + strlen(request->target) > HEADERS_MAX_BYTES) {
-        return MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
-    }
-    size_t method_bytes = strlen(request->method);
-    if (method_bytes > METHOD_MAX_BYTES || !is_token(request->method, method_bytes) ||
-        !target_is_sound(request->target) || framing.has_bad_bytes || framing.host_count > 1 ||
-        framing.content_length_count > 1 || framing.transfer_encoding_count > 1 ||
-        (framing.content_length != NULL && framing.transfer_encoding != NULL)) {
-        return MHD_HTTP_BAD_REQUEST;
-    }
-    if (framing.transfer_encoding != NULL &&
-        (!http_1_1 || strcasecmp(framing.transfer_encoding, "chunked") != 0)) {
-        return MHD_HTTP_BAD_REQUEST;
-    }
-    if (framing.content_length != NULL && !parse_length(framing.content_length, &bytes)) {
-        return MHD_HTTP_BAD_REQUEST;
-    }
-    request->too_large = bytes > request->door->body_max_bytes;
-    if (request->too_large &&
-        (framing.expects_continue || bytes > request->door->body_max_bytes + SWALLOW_MAX_BYTES)) {
-        return MHD_HTTP_CONTENT_TOO_LARGE;
-    }
-    return 0;
-}
-
 /* -------- a request's life -------- */
 
 static void link_waiting(struct spw_door_request *request)
@@ -526,7 +408,7 @@ static enum MHD_Result take_body(struct spw_door_request *request, const char *d
     if (request->too_large || total > request->door->body_max_bytes) {
         request->too_large = true;
         request->body_bytes = total;
-        return total > request->door->body_max_bytes + SWALLOW_MAX_BYTES ? MHD_NO : MHD_YES;
+        return total > request->door->body_max_bytes + SPW_REQUEST_SWALLOW_MAX_BYTES ? MHD_NO : MHD_YES;
     }
     if (!spw_buffer_reserve(&request->body, total + 1)) {
         return MHD_NO;
@@ -571,7 +453,6 @@ static enum MHD_Result on_request(void *owner, struct MHD_Connection *mhd, const
 {
     struct spw_door_request *request = *context;
     (void)owner;
-    (void)mhd;
     (void)decoded_path;
     if (request == NULL) {
         return MHD_NO;
@@ -579,7 +460,8 @@ static enum MHD_Result on_request(void *owner, struct MHD_Connection *mhd, const
     if (request->state == REQUEST_NEW) {
         request->method = method;
         request->state = REQUEST_READING;
-        uint32_t status = check_request(request, version);
+        uint32_t status = spw_request_check(mhd, method, request->target, version,
+                                            request->door->body_max_bytes, &request->too_large);
         return status == 0 ? MHD_YES : refuse(request, status);
     }
     if (request->state == REQUEST_READING && *data_bytes > 0) {
@@ -718,7 +600,7 @@ static bool set_here(const char *name)
 /* A value with line ends could end the header block early: they are dropped. */
 static void add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    if (!is_token(name, strlen(name)) || set_here(name)) {
+    if (name[0] == '\0' || spw_field_name_bytes(name) != strlen(name) || set_here(name)) {
         return;
     }
     if (strpbrk(value, "\r\n") == NULL) {
