@@ -118,6 +118,7 @@ def frame(kind, flags, stream, payload=b""):
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
+TAXED = json.dumps({"items": [{"lineItems": [{"index": i, "tax": {"amount": 1, "rate": 0.09}} for i in range(3)]}]}).encode()
 BOTH_SENT = threading.Event()
 
 
@@ -155,9 +156,9 @@ def test_enhance_your_calm_is_throttling_and_no_loop(place, backend, listen):
     assert sidecar.metric("spillway_provider_requests_total", account="main", result="throttled") == 2
 
 
-def calculations(answers):
-    """HTTP/2 for one connection: a calculation for each request, until answers(connection number, request number) says no."""
-    body = json.dumps({"items": [{"lineItems": [{"index": i, "tax": {"amount": 1, "rate": 0.09}} for i in range(3)]}]})
+def streams(ended):
+    """HTTP/2 for one connection after another: ended(connection, connection's number, request's number, stream) for each
+    request that has been sent whole."""
     numbers = itertools.count(1)
 
     def serve(connection):
@@ -172,10 +173,53 @@ def calculations(answers):
                 data = data[9 + length:]
                 if kind in (0, 1) and flags & 1:
                     requests += 1
-                    if answers(number, requests):
-                        stream = int.from_bytes(stream, "big")
-                        connection.sendall(frame(1, 4, stream, b"\x88") + frame(0, 1, stream, body.encode()))
+                    ended(connection, number, requests, int.from_bytes(stream, "big"))
     return serve
+
+
+def calculations(answers):
+    """A calculation for each request, until answers(connection number, request number) says no."""
+    def ended(connection, number, requests, stream):
+        if answers(number, requests):
+            connection.sendall(frame(1, 4, stream, b"\x88") + frame(0, 1, stream, TAXED))
+    return streams(ended)
+
+
+def reset(error):
+    return lambda stream: frame(3, 0, stream, error.to_bytes(4, "big"))
+
+
+def with_headers(block):
+    """Status 200 and this of HPACK, and a body of two bytes."""
+    return lambda stream: frame(1, 4, stream, b"\x88" + block) + frame(0, 1, stream, b"{}")
+
+
+BROKEN_STREAMS = {
+    "refused, again and again": (reset(7), fallback("provider-error", "bad-answer"), 2),
+    "calm for one stream": (reset(11), fallback("rate-limit-429", "retry-429"), 1),
+    "two lengths": (with_headers(b"\x0f\x0d\x012\x0f\x0d\x013"), fallback("provider-error", "bad-answer"), 1),
+    "another length": (with_headers(b"\x0f\x0d\x013"), fallback("provider-error", "bad-answer"), 1),
+    "chunked": (with_headers(b"\x00\x11transfer-encoding\x07chunked"), fallback("provider-error", "bad-answer"), 1),
+    "a line end in a value": (with_headers(b"\x00\x03x-a\x09b\r\nx-e: 1"), fallback("provider-error", "bad-answer"), 1)}
+
+
+@pytest.mark.parametrize("what", BROKEN_STREAMS)
+def test_a_broken_stream_is_a_fallback_and_no_loop(place, backend, listen, what):
+    cert, key = certificate(place.directory)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    tls.set_alpn_protocols(["h2"])
+    answer, wanted, sent = BROKEN_STREAMS[what]
+    asked = []
+
+    def ended(connection, number, requests, stream):
+        asked.append(stream)
+        connection.sendall(answer(stream))
+    stub = listen(streams(ended), tls)
+    sidecar = place.sidecar(f"https://127.0.0.1:{stub.port}",
+                            account={"allow_plain_http": None, "ca_file": str(cert), "breaker": {"mode": "disabled"}})
+    assert told(sidecar.quote()) == wanted
+    assert len(asked) == sent
 
 
 def test_a_connection_that_died_in_silence_is_not_used_for_ever(place, backend, listen):
@@ -283,7 +327,6 @@ def test_a_lying_provider_is_a_fallback(place, listen, lie):
 
 # ---- an answer whose end two readers would see in two places (RFC 9112, 6.3) ----
 
-TAXED = json.dumps({"items": [{"lineItems": [{"index": i, "tax": {"amount": 1, "rate": 0.09}} for i in range(3)]}]}).encode()
 IN_CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(TAXED), TAXED)
 LONG, CHUNKED = b"Content-Length: %d\r\n" % len(TAXED), b"Transfer-Encoding: chunked\r\n"
 EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n" + CHUNKED + b"Content-Length: 5\r\n\r\n"
