@@ -176,7 +176,8 @@ enum spw_status spw_avatax_native_quote(const struct spw_native_request *request
                                         struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_wire_doc_read(&doc, request->body, request->body_bytes);
     const struct spw_json *transaction = transaction_of(root);
     memset(out, 0, sizeof *out);
     enum spw_status status =
@@ -185,7 +186,7 @@ enum spw_status spw_avatax_native_quote(const struct spw_native_request *request
              : spw_native_refuse(err, "the body is no JSON object");
     if (!status)
         status = spw_native_close(&b, read_transaction(&b, transaction));
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
     return status;
 }
 

@@ -11,8 +11,8 @@
 #include "sidecar/provider/decimal.h"
 #include "sidecar/provider/wire.h"
 
-#define OWN_TEXTS_BYTES  1024u /* the account's name and texts that come from us */
-#define LINE_TEXTS_BYTES 24u   /* a line's own number when the caller gave none */
+#define OWN_TEXTS_BYTES  64u /* texts that come from us: a day */
+#define LINE_TEXTS_BYTES 24u /* a line's own number when the caller gave none */
 
 enum spw_status spw_native_refuse(struct spw_error *err, const char *format, ...)
 {
@@ -45,7 +45,7 @@ enum spw_status spw_native_open(struct spw_native_builder *b, const struct spw_c
     memset(out->lines, 0, lines_bytes);
     b->texts = (char *)(out->lines + lines_count);
     out->quote.lines = out->lines;
-    out->quote.account = spw_native_text(b, account->name);
+    out->quote.account = account->name;
     out->quote.currency = "USD";
     return SPW_STATUS_OK;
 }

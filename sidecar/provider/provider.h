@@ -147,8 +147,8 @@ struct spw_native_request {
     size_t body_bytes;
 };
 
-/* The quote in a native calculation. One block holds its lines and, behind them, its texts; destroy with
- * spw_native_quote_clean_up. */
+/* The quote in a native calculation. One block holds its lines and, behind them, its texts; its account is the
+ * configuration's. Destroy with spw_native_quote_clean_up. */
 struct spw_native_quote {
     struct spw_quote_request quote;
     struct spw_line *lines;

@@ -235,14 +235,15 @@ void spw_stripe_read(const struct spw_quote_request *quote, uint32_t status, con
     struct spw_answer_reader r;
     if (!spw_answer_reader_init(&r, quote, out))
         return;
-    struct spw_json *root = spw_wire_read(body, body_bytes);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_wire_doc_read(&doc, body, body_bytes);
     if (judge_status(status, headers, headers_bytes, root, out)) {
         if (root)
             read_calculation(&r, root);
         else
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "the body is not the JSON object it should be");
     }
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
 }
 
 void spw_stripe_judge(const struct spw_route *route, uint32_t status, const char *headers,

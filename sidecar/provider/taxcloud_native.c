@@ -111,7 +111,8 @@ enum spw_status spw_taxcloud_native_quote(const struct spw_native_request *reque
                                           struct spw_native_quote *out, struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_wire_doc_read(&doc, request->body, request->body_bytes);
     const struct spw_json *carts = spw_json_get(root, "items");
     memset(out, 0, sizeof *out);
     enum spw_status status;
@@ -124,7 +125,7 @@ enum spw_status spw_taxcloud_native_quote(const struct spw_native_request *reque
         if (!status)
             status = spw_native_close(&b, read_cart(&b, root, cart));
     }
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
     return status;
 }
 

@@ -313,7 +313,8 @@ static void read_answer(const struct spw_quote_request *quote, uint32_t status, 
     (void)headers_bytes;
     if (!spw_answer_reader_init(&r, quote, out))
         return;
-    struct spw_json *root = spw_wire_read(body, body_bytes);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_wire_doc_read(&doc, body, body_bytes);
     if (judge_status(status, root, true, out)) {
         const struct spw_json *tax = spw_json_get(root, "tax");
         out->no_nexus = spw_json_is(spw_json_get(tax, "has_nexus"), SPW_JSON_FALSE);
@@ -322,7 +323,7 @@ static void read_answer(const struct spw_quote_request *quote, uint32_t status, 
         else
             spw_answer_fail(out, SPW_ANSWER_BROKEN, "there is no object \"tax\"");
     }
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
 }
 
 static void judge(const struct spw_route *route, uint32_t status, const char *headers, size_t headers_bytes,

@@ -110,7 +110,8 @@ enum spw_status spw_taxjar_native_quote(const struct spw_native_request *request
                                         struct spw_error *err)
 {
     struct spw_native_builder b = {.out = out, .err = err};
-    struct spw_json *root = spw_wire_read(request->body, request->body_bytes);
+    struct spw_json_doc doc;
+    const struct spw_json *root = spw_wire_doc_read(&doc, request->body, request->body_bytes);
     size_t lines_count = spw_json_count(spw_json_get(root, "line_items"));
     memset(out, 0, sizeof *out);
     enum spw_status status =
@@ -118,7 +119,7 @@ enum spw_status spw_taxjar_native_quote(const struct spw_native_request *request
              : spw_native_refuse(err, "the body is no JSON object");
     if (!status)
         status = spw_native_close(&b, read_order(&b, root));
-    spw_json_free(root);
+    spw_json_doc_clean_up(&doc);
     return status;
 }
 

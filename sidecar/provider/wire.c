@@ -346,6 +346,16 @@ struct spw_json *spw_wire_read(const char *body, size_t body_bytes)
     return root;
 }
 
+const struct spw_json *spw_wire_doc_read(struct spw_json_doc *doc, const char *body, size_t body_bytes)
+{
+    const struct spw_json *root = spw_json_doc_read(doc, body ? body : "", body ? body_bytes : 0, NULL);
+    if (!spw_json_is(root, SPW_JSON_OBJECT)) {
+        spw_json_doc_clean_up(doc);
+        return NULL;
+    }
+    return root;
+}
+
 json_t *spw_wire_parse(const char *body, size_t body_bytes)
 {
     json_error_t error;

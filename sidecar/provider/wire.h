@@ -66,6 +66,8 @@ bool spw_wire_token(const char *headers, char *out, size_t room);
 
 /* NULL: not a JSON object. */
 struct spw_json *spw_wire_read(const char *body, size_t body_bytes);
+/* The same without an allocation for most bodies: spw_json_doc_read. */
+const struct spw_json *spw_wire_doc_read(struct spw_json_doc *doc, const char *body, size_t body_bytes);
 /* The same as a tree that can be changed, for answers made of a request. */
 json_t *spw_wire_parse(const char *body, size_t body_bytes);
 /* Money as a JSON number: 3998 -> 39.98. Exact up to 15 digits; 0 stands as 0.0. */
