@@ -3,6 +3,7 @@ deadlines by the loop's own clock, a provider that lies. Needs SPILLWAY_BIN.
 """
 import base64
 import collections
+import gzip
 import http.server
 import itertools
 import json
@@ -308,6 +309,9 @@ LIES = {
     "deep JSON": answer_with(b"[" * 200000),
     "a header of a hundred kilobytes": answer_with(b"{}", b"X: " + b"a" * 120000 + b"\r\n"),
     "a thousand content types": answer_with(b"{}", b"Content-Type: a/b\r\n" * 1000),
+    "interim answers without end": b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 20000,
+    "little that becomes much": answer_with(gzip.compress(b" " * 4194304), b"Content-Encoding: gzip\r\n"),
+    "codings upon codings": answer_with(b"hello", b"Content-Encoding: gzip, gzip, gzip, gzip, gzip, gzip\r\n"),
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
     "HTTP/0.9": b'{"items":[]}',
     "an end in the headers": b"HTTP/1.1 200 OK\r\nContent-Type: app",
