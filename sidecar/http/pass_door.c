@@ -167,13 +167,13 @@ static void place(struct spw_passing *p, const struct spw_pass_result *r)
     struct spw_result known;
     struct spw_line_tax *lines;
     const struct spw_profile *profile = p->account->profile;
-    const char *quote = spw_door_header(p->request, "Spillway-Quote");
     bool taken = r->response->status >= 200 && r->response->status < 300;
     if (!taken || p->native.route->kind != SPW_ROUTE_RECORD || !p->document[0] ||
         !(lines = calloc(SPW_LINES_MAX_COUNT + 1, sizeof *lines)))
         return;
     if (!profile->native_order || !profile->native_order(&p->native, order))
         snprintf(order, sizeof order, "%s", p->document);
+    const char *quote = spw_door_header(p->request, "Spillway-Quote");
     if (quote && strlen(quote) < SPW_ID_BYTES && strncmp(quote, "sq_", 3) == 0)
         snprintf(p->document, sizeof p->document, "%s", quote);
     if (spw_pass_look_up(p, &known, lines) != SPW_PASS_DOCUMENT_UNKNOWN)
