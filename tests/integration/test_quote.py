@@ -2,11 +2,13 @@
 
 Needs SPILLWAY_BIN.
 """
+import http.server
 import json
 import os
 import re
 import socket
 import stat
+import threading
 
 import pytest
 
@@ -237,6 +239,56 @@ def test_what_is_too_large(place, backend):
 
 
 # ---- paths, methods, who may ask ----
+
+# ---- no value ends a header ----
+
+def with_line_ends(end):
+    """A quote for each text of the caller's that might reach a header, the provider's or the answer's."""
+    text = f"a{end}X-Evil: 1"
+    yield from ({name: text} for name in ("decision_id", "quote_ref", "integration", "account", "currency", "date", "purpose"))
+    yield from ({"ship_to": {**WASHINGTON, name: text}} for name in ("line1", "city", "zip", "state", "country"))
+    yield from ({"customer": {"id": "c", "exemption": None, name: text}} for name in ("id", "exemption"))
+    for name in ("id", "tax_code", "quantity", "amount"):
+        yield {"lines": [{"id": "1", "tax_code": "0", "quantity": "1", "amount": "39.98", name: text}]}
+
+
+@pytest.mark.parametrize("provider", ["taxcloud", "taxjar", "stripe", "avatax"])
+def test_no_value_ends_a_header(place, provider):
+    heads = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+
+        def log_message(self, *_):
+            pass
+
+        def do_POST(self):
+            heads.append(self.headers)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200, "OK")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    far = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=far.serve_forever, daemon=True).start()
+    (place.directory / "user").write_text("account\n")
+    account = {"provider": provider, "breaker": {"mode": "disabled"}}
+    if provider != "taxcloud":
+        account["connection"] = None
+    if provider == "avatax":
+        account.update(company="ACME", credentials={"api_key_file": None, "username_file": str(place.directory / "user"),
+                                                    "password_file": str(place.directory / "api-key")})
+    sidecar = place.sidecar(f"http://127.0.0.1:{far.server_address[1]}", account=account)
+    for end in ("\r\n", "\n", "\r", "\u0085", "\u2028", "\u560d\u560a", "%0d%0a"):
+        for changes in with_line_ends(end):
+            answer = sidecar.quote(**changes)
+            assert answer.status in (200, 400, 404, 503) and answer.headers["X-Evil"] is None, changes
+    far.shutdown()
+    far.server_close()
+    assert heads and all(head["X-Evil"] is None for head in heads)
+    assert not any(line.startswith("X-Evil") for line in sidecar.log().splitlines())
+
 
 def test_other_paths_and_methods(place, backend):
     sidecar = place.sidecar(DOWN)
