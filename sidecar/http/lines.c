@@ -61,7 +61,7 @@ static bool append_header(struct spw_http_lines *lines, const char *line, size_t
  * through the list for each line of its own. */
 static bool append_own(struct spw_http_lines *lines)
 {
-    return append_line(lines, "Accept-Encoding: gzip, deflate") &&
+    return append_line(lines, "Accept-Encoding: gzip") &&
            (!lines->no_expect || append_line(lines, "Expect:"));
 }
 
@@ -89,7 +89,7 @@ enum spw_status spw_http_lines_set(struct spw_http_lines *lines, const char *con
     }
     spw_http_lines_clean_up(lines);
     lines->no_expect = no_expect;
-    bool has_type = false, verbatim = true;
+    bool has_type = false, has_accept = false, verbatim = true;
     bool ok = append_own(lines);
     for (size_t i = 0; ok && i < count; i++) {
         const char *line = headers[i];
@@ -101,6 +101,7 @@ enum spw_status spw_http_lines_set(struct spw_http_lines *lines, const char *con
                                  i + 1);
         }
         has_type = has_type || name_is(line, bytes, "Content-Type");
+        has_accept = has_accept || name_is(line, bytes, "Accept");
         if (set_here(line, bytes)) {
             verbatim = false;
         } else {
@@ -109,6 +110,9 @@ enum spw_status spw_http_lines_set(struct spw_http_lines *lines, const char *con
     }
     if (ok && !has_type) {
         ok = append_line(lines, "Content-Type:"); /* none, rather than libcurl's form type */
+    }
+    if (ok && !has_accept) {
+        ok = append_line(lines, "Accept:");
     }
     lines->is_verbatim = ok && verbatim;
     lines->count = count;
