@@ -5,8 +5,9 @@
  * Several ways to the same upstream, measured by turns within one run: directly, through a bare forwarder on the same
  * two libraries, and through the sidecar: its quote door, and the pass-through door with a calculation and with a call
  * of any other API. Each of the sidecar's doors has the forwarder at the same kind of socket for its floor. At 1 in
- * flight the caller is libcurl, at 8 and 64 a plain epoll loop. Then the system calls of the provider's side alone, on
- * io_uring and on epoll, where the kernel lets them be counted.
+ * flight the caller is libcurl, bound to one processor with what stands in the middle as in a pod, and the upstream to
+ * another as the other machine that it is; at 8 and 64 the caller is a plain epoll loop and nobody is bound. Then the
+ * system calls of the provider's side alone, on io_uring and on epoll, where the kernel lets them be counted.
  * Owns: a directory, an upstream, two forwarders and a sidecar, all gone at the end. Thread: one.
  */
 #include "bench/calls.d/calls.h"
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +170,33 @@ static void single_calls(struct way *way)
         if (code != CURLE_OK || status != 200)
             spw_bench_die("%s: %s, status %ld", way->name, curl_easy_strerror(code), status);
     }
+}
+
+/* Where each waits for the other, what a wake-up costs depends on where it has to go, and where that is the kernel decides
+ * now so, now so: one third or three times the figure. which: 0 the pod's processor, 1 the provider's, 2 any; without a
+ * second one nobody is bound. */
+static void bind_to(pid_t pid, unsigned which)
+{
+    static cpu_set_t allowed;
+    cpu_set_t one;
+    unsigned seen = 0;
+    if (!CPU_COUNT(&allowed) && sched_getaffinity(0, sizeof allowed, &allowed))
+        spw_bench_die("no processors: %s", strerror(errno));
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed) && (which == 2 || CPU_COUNT(&allowed) < 2 || seen++ == which))
+            CPU_SET(cpu, &one);
+    }
+    if (sched_setaffinity(pid, sizeof one, &one))
+        spw_bench_die("process %d cannot be bound: %s", (int)pid, strerror(errno));
+}
+
+static void bind_all(const struct way ways[WAYS_COUNT], bool bound)
+{
+    for (int w = 0; w < WAYS_COUNT; w++)
+        bind_to(ways[w].process, bound ? 0 : 2); /* a sidecar's first thread is its loop */
+    bind_to(self, bound ? 0 : 2);
+    bind_to(children[0], bound ? 1 : 2);
 }
 
 static void one_in_flight(struct way ways[WAYS_COUNT])
@@ -337,6 +366,7 @@ int main(void)
         ways[w] = (struct way){.path = PATH, .floor = w, .body = CART, .amount = strstr(CART, "1000.00")};
     ways[DIRECT].name = "direct";
     ways[DIRECT].port = upstream;
+    ways[DIRECT].process = self;
     ways[FORWARDER].name = "forwarder";
     ways[FORWARDER].socket_path = forwarder_socket;
     ways[FORWARDER].process = children[1];
@@ -356,7 +386,9 @@ int main(void)
     ways[PASS_TAX].port = pass_tax;
     ways[PASS].floor = ways[PASS_TAX].floor = FORWARDER_TCP;
     ways[PASS].process = ways[PASS_TAX].process = children[3];
+    bind_all(ways, true);
     one_in_flight(ways);
+    bind_all(ways, false);
     many_in_flight(ways, 8);
     many_in_flight(ways, 64);
     /* A provider is not quicker than a loop's turn: without a rest the answer is there before anybody waits for it. */
