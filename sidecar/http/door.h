@@ -10,8 +10,8 @@
  *
  * Refused here, before any handler: what is not plainly framed HTTP/1.0 or 1.1 (400: Content-Length twice, beside
  * Transfer-Encoding or not a number, a transfer coding other than chunked, Host twice, control bytes in a header, a
- * target that is not /path), a body that is too large (413), headers over 16 KiB (431). Methods are passed on as they are: 405 is the
- * handler's. Such a connection is closed after the answer.
+ * target that is not /path), a body that is too large (413), headers over 9 KiB, each counted as 64 bytes more than it
+ * has (431). Methods are passed on as they are: 405 is the handler's. Such a connection is closed after the answer.
  */
 #ifndef SPW_HTTP_DOOR_H
 #define SPW_HTTP_DOOR_H

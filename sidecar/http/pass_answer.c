@@ -2,7 +2,6 @@
  *
  * Owns: the headers of an answer. Called by: pass_door.c. Thread: the loop thread.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,7 +10,7 @@
 #include "sidecar/http/pass_internal.h"
 
 #define HEADERS_MAX_COUNT 64u
-#define THEIRS_MAX_BYTES  (6u << 10) /* what the door has room for, whatever the request's headers took */
+#define THEIRS_MAX_BYTES  (6u << 10) /* there is room for them whatever the request took: request_check.c */
 #define NUMBER_BYTES      24
 
 /* Headers being gathered. */

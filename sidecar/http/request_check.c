@@ -9,14 +9,15 @@
 #include "sidecar/http/field.h"
 
 enum {
-    HEADERS_MAX_BYTES =
-        8
-        << 10, /* an answer whose headers then find no room in libmicrohttpd's memory would not be sent at all */
+    /* Of a connection's 16 KiB (door.c) this leaves 7 to the answer: one whose headers found no room there would not be
+     * sent at all. libmicrohttpd keeps a record of each header, cookie and parameter of the query besides their text. */
+    HEADERS_MAX_BYTES = 9 << 10,
+    RECORD_BYTES = 64,
     METHOD_MAX_BYTES = 32
 };
 
 struct framing {
-    size_t bytes; /* of all headers */
+    size_t bytes; /* that it all takes */
     uint32_t content_length_count;
     uint32_t transfer_encoding_count;
     uint32_t host_count;
@@ -42,12 +43,14 @@ static bool has_control_bytes(const char *text, size_t bytes)
     return false;
 }
 
-static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                      size_t name_bytes, const char *value, size_t value_bytes)
+static enum MHD_Result look_at_value(void *context, enum MHD_ValueKind kind, const char *name,
+                                     size_t name_bytes, const char *value, size_t value_bytes)
 {
     struct framing *framing = context;
-    (void)kind;
-    framing->bytes += name_bytes + value_bytes + 4;
+    framing->bytes += name_bytes + value_bytes + 4 + RECORD_BYTES;
+    if (kind != MHD_HEADER_KIND) {
+        return MHD_YES;
+    }
     if (!is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
         framing->has_bad_bytes = true;
     } else if (strcasecmp(name, "Content-Length") == 0) {
@@ -94,9 +97,11 @@ static bool target_is_sound(const char *target)
 uint32_t spw_request_check(struct MHD_Connection *mhd, const char *method, const char *target,
                            const char *version, size_t body_max_bytes, bool *too_large)
 {
+    const enum MHD_ValueKind kinds =
+        (enum MHD_ValueKind)(MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND);
     struct framing framing = {0};
     uint64_t bytes = 0;
-    MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, look_at_header, &framing);
+    MHD_get_connection_values_n(mhd, kinds, look_at_value, &framing);
     bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
     if (!http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
         return MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED;

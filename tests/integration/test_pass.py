@@ -619,12 +619,39 @@ def test_headers_that_find_no_room(place, backend):
     stub = Listener(serve)
     sidecar = start(place, f"http://127.0.0.1:{stub.port}")
     assert sidecar.sdk("GET", TAX + "/ping", headers={"X-Long": "a" * 9000}).status == 431
-    for filling in ({}, {"X-Fill": "b" * 7500}, {f"X-Fill-{i}": "b" * 100 for i in range(50)}):
+    for filling in ({}, {"X-Fill": "b" * 7500}, {f"X-Fill-{i}": "b" * 100 for i in range(45)}):
         told = sidecar.sdk("GET", TAX + "/ping", headers=filling)
         assert told.status == 200 and told.text == "{}" and told.headers["X-Fine"] == "1"
         assert told.headers["X-Long"] is None and len(told.headers["X-Half"]) == 5500
     stub.close()
     assert len(asked) == 3
+
+
+def test_a_request_whose_headers_pass_leaves_room_for_its_answer(place):
+    """Whatever of the room goes into how many headers, and into cookies: the answer has all of the provider's, or nothing
+    was sent to him."""
+    asked, many = [], b"".join(b"X-Told-%02d: %s\r\n" % (i, b"a" * 127) for i in range(42))
+
+    def serve(connection):
+        data = b""
+        while more := connection.recv(65536):
+            data += more
+            if data.endswith(b"\r\n\r\n"):
+                asked.append(data)
+                data = b""
+                connection.sendall(answer_with(b"{}", many))
+    stub = Listener(serve)
+    sidecar = start(place, f"http://127.0.0.1:{stub.port}")
+    told = []
+    for count in (1, 16, 55):
+        for size in range(4000, 9200, 400):
+            told.append(sidecar.sdk("GET", TAX + "/ping", headers={f"X-{i:02}": "b" * (size // count) for i in range(count)}))
+    for cookies in (1, 20, 40):
+        told.append(sidecar.sdk("GET", TAX + "/ping?" + "a&" * cookies, headers={"Cookie": "; ".join(["a=" + "b" * 60] * cookies)}))
+    stub.close()
+    taken = [answer for answer in told if answer.status == 200]
+    assert {answer.status for answer in told} == {200, 431} and len(taken) == len(asked)
+    assert all(sum(name.startswith("X-Told-") for name in answer.headers) == 42 for answer in taken)
 
 
 def test_an_answer_of_many_content_types(place, backend):
