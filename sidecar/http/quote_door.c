@@ -90,7 +90,7 @@ static void answer_fault(struct spw_door_request *request, const struct spw_erro
 /* Numbers in headers; on the stack, for as long as the answer is being made. */
 struct numbers {
     char tax_minor[24], rate_ppb[24], age_days[24];
-    char lines[(SPW_LINES_MAX_COUNT + 1) * 44 + 1];
+    char lines[6 << 10]; /* what the door has room for, and clients read */
 };
 
 static void number_text(char out[24], int64_t number)
@@ -99,8 +99,8 @@ static void number_text(char out[24], int64_t number)
     spw_text_i64(&t, number);
 }
 
-/* "taxable/tax,...": the lines' numbers for callers that read no JSON. */
-static void lines_text(char *out, size_t room, const struct spw_result *r)
+/* "taxable/tax,...": the lines' numbers for callers that read no JSON. false: none, or longer than a header may be. */
+static bool lines_text(char *out, size_t room, const struct spw_result *r)
 {
     struct spw_text t = spw_text_on(out, room);
     for (uint32_t i = 0; i < r->lines_count; i++) {
@@ -110,6 +110,7 @@ static void lines_text(char *out, size_t room, const struct spw_result *r)
         spw_text_put(&t, "/");
         spw_text_i64(&t, r->lines[i].tax_minor);
     }
+    return t.used && !t.overflow;
 }
 
 /* What a result says in fixed headers. */
@@ -122,11 +123,10 @@ static size_t result_headers(const struct spw_result *r, struct numbers *numbers
         uint32_t ppb = fallback ? r->fallback->rate.combined_ppb : r->answer->rate_ppb;
         number_text(numbers->tax_minor, r->tax_minor);
         number_text(numbers->rate_ppb, ppb);
-        lines_text(numbers->lines, sizeof numbers->lines, r);
         out[n++] = (struct spw_door_header){"Spillway-Quote", r->quote_id};
         out[n++] = (struct spw_door_header){"Spillway-Tax-Minor", numbers->tax_minor};
         out[n++] = (struct spw_door_header){"Spillway-Rate-Ppb", numbers->rate_ppb};
-        if (r->lines_count)
+        if (lines_text(numbers->lines, sizeof numbers->lines, r))
             out[n++] = (struct spw_door_header){"Spillway-Lines-Minor", numbers->lines};
     }
     if (fallback) {

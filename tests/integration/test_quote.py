@@ -52,6 +52,16 @@ def test_a_live_answer_and_the_call_it_made(place, backend):
                       {"index": 2, "itemId": "shipping", "price": 7.95, "quantity": 1, "tic": 11010}]}
 
 
+def test_the_numbers_of_many_lines_in_a_header(place):
+    """As many as the header has room for; the answer arrives whole in any case."""
+    sidecar = place.sidecar(DOWN)
+    for amount, has_header in (("100.00", True), ("9999999999999.00", False)):
+        answer = sidecar.quote(lines=[{"amount": amount}] * 512)
+        assert answer.status == 200 and [line["taxable"] for line in answer.json["lines"]] == [amount] * 512
+        numbers = answer.headers["Spillway-Lines-Minor"]
+        assert (len(numbers.split(",")) == 513) if has_header else numbers is None
+
+
 def test_a_fallback_answer_and_its_flag(place, backend):
     """The design's example: one rounding per line at the combined rate gives 6.71."""
     rules = {"tax_codes": {"default": "general", "20010": "learned"}, "nexus": ["CA", "NY", "TX", "WA", "MN"]}
