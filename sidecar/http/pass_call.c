@@ -223,7 +223,7 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
     pass->route = native->route;
     pass->done = done;
     pass->owner = owner;
-    memset(&call, 0, sizeof call);
+    spw_outgoing_init(&call);
     enum spw_status status = pass->account ? prepare(pass, integration, native, &ref, &call, err)
                                            : spw_error_set(err, SPW_STATUS_NOT_FOUND, "no such account");
     if (status != SPW_STATUS_OK) {

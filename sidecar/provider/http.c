@@ -8,9 +8,7 @@
  */
 #include "sidecar/provider/profiles.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "sidecar/provider/answer.h"
 #include "sidecar/provider/native.h"
