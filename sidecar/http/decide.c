@@ -490,7 +490,8 @@ enum spw_status spw_decider_new(const struct spw_decider_options *options, struc
     if ((reuses(options->conf) && !d->carts) || !d->decisions || !spw_key_maker_init(&d->keys)) {
         spw_decider_destroy(d);
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                             "quote: no memory or no random bytes: raise the container's memory limit");
+                             "quote: no memory, no random bytes or no SipHash in libcrypto: raise the "
+                             "container's memory limit");
     }
     for (uint32_t i = 0; i < options->conf->accounts_count; i++) {
         enum spw_status status = open_account(d, i, err);

@@ -438,8 +438,10 @@ enum spw_status spw_pass_doors_new(const struct spw_pass_doors_options *options,
     }
     if (!doors || (listens && !doors->documents) || !spw_key_maker_init(&doors->keys)) {
         spw_pass_doors_destroy(doors);
-        return spw_error_set(err, SPW_STATUS_NO_MEMORY,
-                             "pass-through doors: no memory: raise the container's memory limit");
+        return spw_error_set(
+            err, SPW_STATUS_NO_MEMORY,
+            "pass-through doors: no memory, no random bytes or no SipHash in libcrypto: raise the "
+            "container's memory limit");
     }
     for (uint32_t i = 0; i < options->conf->accounts_count; i++) {
         enum spw_status status = SPW_STATUS_OK;
