@@ -199,7 +199,7 @@ def test_a_volume_that_is_too_small(place, small):
 @pytest.mark.parametrize("answer, reason", [("EPERM", "Operation not permitted"), ("ENOSYS", "not implemented")])
 def test_io_uring_refused(place, answer, reason):
     mock = place.mock()
-    sidecar = place.sidecar(mock, launcher=[BIN / "deny_uring", answer])
+    sidecar = place.sidecar(mock, launcher=[BIN / "deny_uring", answer], config={"loop": {"backend": "auto"}})
     assert sidecar.quote().json["decision"] == "live"
     assert sidecar.metric("spillway_loop_backend", backend="epoll") == 1
     assert sidecar.metric("spillway_loop_backend", backend="io_uring") == 0
