@@ -27,10 +27,10 @@ enum { SPW_LOOP_READ = 1, SPW_LOOP_WRITE = 2, SPW_LOOP_HANGUP = 4, SPW_LOOP_ERRO
 struct spw_loop_watch;
 struct spw_loop_timer;
 struct spw_loop_task;
+struct spw_loop_stage;
 typedef void spw_loop_watch_fn(struct spw_loop *loop, struct spw_loop_watch *watch, uint32_t events);
 typedef void spw_loop_timer_fn(struct spw_loop *loop, struct spw_loop_timer *timer);
 typedef void spw_loop_task_fn(struct spw_loop *loop, struct spw_loop_task *task);
-struct spw_loop_stage;
 typedef void spw_loop_stage_fn(struct spw_loop *loop, struct spw_loop_stage *stage);
 
 /* Level-triggered interest in one descriptor. Zero-initialise, then fill fn and owner. One watch per descriptor. */
@@ -108,7 +108,8 @@ static inline bool spw_loop_timer_armed(const struct spw_loop_timer *timer)
 }
 
 /* Run stage->fn before the loop waits again, after those put off before it; nothing for one that is put off already.
- * Stages that set each other on and on share the turns with descriptors and timers. */
+ * Stages that set each other on and on share the turns with descriptors and timers, which then are looked at without a
+ * wait. */
 void spw_loop_stage_set(struct spw_loop *loop, struct spw_loop_stage *stage);
 /* Not this turn and not later, unless it is set again. */
 void spw_loop_stage_cancel(struct spw_loop *loop, struct spw_loop_stage *stage);
@@ -119,8 +120,8 @@ void spw_loop_post(struct spw_loop *loop, struct spw_loop_task *task);
 /* A visit, from any thread: between two turns, while the loop waits, the visitor is the loop's thread: what belongs to
  * that thread is the visitor's until it leaves, and spw_loop_now_ns() is the visit's own. Saves two changes of threads
  * where somebody waits for a small piece of work. Never waits: false = a turn is under way or the loop does not run:
- * post instead. A visitor may set and cancel timers and stages and post, but change no watch (the back-end is waiting), and is
- * to be short: the loop's next turn waits for it. */
+ * post instead. A visitor may set and cancel timers and stages and post, but change no watch (the back-end is waiting),
+ * and is to be short: the loop's next turn waits for it. */
 bool spw_loop_enter(struct spw_loop *loop) SPW_WARN_UNUSED;
 void spw_loop_leave(struct spw_loop *loop);
 

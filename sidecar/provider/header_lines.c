@@ -45,7 +45,8 @@ static bool is_folded(const char *p, const char *end)
     return p < end && is_blank(*p);
 }
 
-/* A line and those that go on with it: every further one stands for a blank and its text. Returns where the next begins. */
+/* A line and those that go on with it: every further one stands for a blank and its text. Returns where the next
+ * begins. */
 static const char *tell_folded(const struct lines *lines, const char *line, const char *end)
 {
     char whole[FOLDED_MAX_BYTES];

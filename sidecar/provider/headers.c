@@ -12,7 +12,8 @@
  *   limit in force, its window comes from the first member with the same quota. R8 an unknown window stays unknown.
  *   R9 used/limit gives remaining = limit - used.
  * Where two dialects are equally tight the newer one is believed, and what it leaves out (window, reset) is taken from
- * an older one that tells the same quota. Empty members of lists are overlooked (RFC 9110), but for the IETF fields, which are ignored whole when malformed (RFC 9651).
+ * an older one that tells the same quota. Empty members of lists are overlooked (RFC 9110), but for the IETF fields,
+ * which are ignored whole when malformed (RFC 9651).
  */
 #include "sidecar/provider/provider.h"
 

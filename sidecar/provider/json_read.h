@@ -1,7 +1,7 @@
 /* json_read.h: reading JSON from outside: strict, and in one block of memory.
  *
- * Owns: struct spw_json, one value of a document that was read, and struct spw_json_doc, room for one. Called by: the profiles, http/quote_json.c. Thread: any;
- * pure but for allocation.
+ * Owns: struct spw_json, one value of a document that was read, and struct spw_json_doc, room for one. Called by: the
+ * profiles, http/quote_json.c. Thread: any; pure but for allocation.
  *
  * Every quote waits for its request and its answer to be read, and a tree of separately allocated values with a hash
  * table for each object costs more than the whole decision. Here the values of a document lie one behind the other in
