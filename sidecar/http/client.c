@@ -68,6 +68,7 @@ struct spw_http_call {
     struct buffer answer_headers;
     struct buffer answer_body;
     uint32_t attempts, attempts_max;
+    bool in_headers; /* behind a status line, before the empty one */
     bool headers_complete;
     bool too_large;
     const char *doubt; /* about where the answer ends */
@@ -127,34 +128,37 @@ static bool buffer_append(struct buffer *buffer, const char *data, size_t bytes)
     return true;
 }
 
-/* Interim answers have no body, and what belongs to HEAD, 204 and 304 ends with the headers whatever they say. */
-static const char *framing_doubt(const struct spw_http_call *call)
+/* Is it whole with this empty line? Interim answers have no body: another follows. What belongs to HEAD, 204 and 304
+ * ends with the headers whatever they say. */
+static void end_headers(struct spw_http_call *call)
 {
     long status = 0;
     curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status < 200 || status == 204 || status == 304 || strcmp(call->method, "HEAD") == 0) {
-        return NULL;
+    bool has_body = status != 204 && status != 304 && strcmp(call->method, "HEAD") != 0;
+    call->in_headers = false;
+    if (status >= 200 && has_body) {
+        call->doubt = spw_framing_doubt(call->answer_headers.data, call->answer_headers.bytes);
     }
-    return spw_framing_doubt(call->answer_headers.data, call->answer_headers.bytes);
+    call->headers_complete = status >= 200 && call->doubt == NULL;
+    if (call->doubt != NULL) {
+        call->answer_headers.bytes = 0; /* whose would they be? */
+    }
 }
 
 static size_t on_header(char *line, size_t size, size_t count, void *owner)
 {
     struct spw_http_call *call = owner;
     size_t bytes = size * count;
-    if (bytes >= 5 && memcmp(line, "HTTP/", 5) == 0) { /* of an interim answer or of the final one */
-        call->answer_headers.bytes = 0;
-        call->headers_complete = false;
-        return bytes;
-    }
     if (call->headers_complete) {
         return bytes; /* a trailer */
     }
+    if (!call->in_headers) { /* the status line of an interim answer or of the final one */
+        call->answer_headers.bytes = 0;
+        call->in_headers = true;
+        return bytes;
+    }
     if (line[0] == '\r' || line[0] == '\n') {
-        call->doubt = framing_doubt(call);
-        call->headers_complete = call->doubt == NULL;
-        call->answer_headers.bytes =
-            call->doubt == NULL ? call->answer_headers.bytes : 0; /* whose would they be? */
+        end_headers(call);
         return call->doubt == NULL ? bytes : 0;
     }
     if (!buffer_append(&call->answer_headers, line, bytes)) {
@@ -186,6 +190,7 @@ static int on_ready(void *owner, char *remote_ip, char *local_ip, int remote_por
     call->attempts++;
     call->answer_headers.bytes = 0;
     call->answer_body.bytes = 0;
+    call->in_headers = false;
     call->headers_complete = false;
     return CURL_PREREQFUNC_OK;
 }
@@ -243,6 +248,7 @@ static bool make_spare(struct spw_http_call *call)
     call->answer_body.bytes = 0;
     call->body.bytes = 0;
     call->attempts = 0;
+    call->in_headers = false;
     call->headers_complete = false;
     call->too_large = false;
     call->doubt = NULL;

@@ -345,6 +345,8 @@ FRAMES = {
     "another coding": (b"Transfer-Encoding: identity\r\n" + LONG + b"\r\n" + TAXED, False),
     "a carriage return within a line": (b"X: a\rContent-Length: 5\r\n" + LONG + b"\r\n" + TAXED, False),
     "a blank before the colon": (b"Transfer-Encoding : chunked\r\n" + LONG + b"\r\n" + TAXED, False),
+    "a header named as a status line": (b"Content-Length: 5\r\nHTTP/x: y\r\n" + LONG + b"\r\n" + TAXED, False),
+    "a trailer named as a status line": (CHUNKED + b"\r\n" + IN_CHUNKS[:-2] + b"HTTP/x: y\r\n\r\n", True),
     "one length said twice": (LONG + LONG + b"\r\n" + TAXED, True),
     "chunks alone": (CHUNKED + b"\r\n" + IN_CHUNKS, True)}
 
