@@ -29,9 +29,10 @@ static uint64_t now_of(const struct spw_passing *p)
 
 void spw_pass_remember(struct spw_passing *p, const char *document, const struct spw_result *result)
 {
+    if (!document[0])
+        return;
     struct spw_key key = key_of(p, document);
-    if (document[0])
-        spw_reuse_put(p->account->doors->documents, &key, now_of(p), now_of(p) + REMEMBER_NS, result);
+    spw_reuse_put(p->account->doors->documents, &key, now_of(p), now_of(p) + REMEMBER_NS, result);
 }
 
 /* ---- in the ledger ---- */
