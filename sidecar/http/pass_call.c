@@ -212,7 +212,7 @@ enum spw_status spw_pass_start(struct spw_decider *decider, const char *account,
 {
     struct spw_pass *pass = spw_zeroed(sizeof *pass);
     struct spw_outgoing call;
-    struct spw_ref ref;
+    struct spw_ref ref = {0};
     *out = NULL;
     if (!pass)
         return spw_error_set(err, SPW_STATUS_NO_MEMORY,
