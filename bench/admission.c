@@ -10,8 +10,8 @@
  * both see the same machine.
  */
 #include "bench/bench.h"
+#include "bench/processors.h"
 
-#include <sched.h>
 #include <sys/wait.h>
 
 #define TURNS          200
@@ -54,14 +54,6 @@ static void single(struct bench *b, const char *name, uint64_t (*batch)(struct b
            name, p50, op_ns[BATCHES * 99 / 100], 1e9 / p50, floor_p50, p50 / floor_p50);
 }
 
-static void pin(int cpu)
-{
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)cpu, &one);
-    (void)sched_setaffinity(0, sizeof one, &one);
-}
-
 static void floor_contended(struct bench *b)
 {
     (void)spw_now_ns();
@@ -99,17 +91,15 @@ static void contended(struct bench *b, const char *name)
 {
     static double floor_ns[TURNS], op_ns[TURNS];
     uint64_t *done = b->shared + 512, from_ns = spw_now_ns() + 20 * TURN_NS;
-    cpu_set_t all;
-    (void)sched_getaffinity(0, sizeof all, &all);
     memset(done, 0, 2 * TURNS * sizeof done[0]);
     spw_state_heartbeat(b->state, spw_now_ns());
     pid_t child = fork();
-    pin(child == 0 ? 1 : 0);
+    spw_bench_bind(0, child == 0 ? 1 : 0);
     contend(b, child != 0, from_ns, done);
     if (child == 0)
         _exit(0);
     waitpid(child, NULL, 0);
-    (void)sched_setaffinity(0, sizeof all, &all);
+    spw_bench_bind(0, SPW_BENCH_ANY);
     for (int i = 0; i < TURNS; i++) {
         floor_ns[i] = 2.0 * (double)TURN_NS / (double)(done[2 * i] + 1); /* two processes share the turn */
         op_ns[i] = 2.0 * (double)TURN_NS / (double)(done[2 * i + 1] + 1);

@@ -11,6 +11,7 @@
  * Owns: a directory, an upstream, two forwarders and a sidecar, all gone at the end. Thread: one.
  */
 #include "bench/calls.d/calls.h"
+#include "bench/processors.h"
 #include "bench/stats.h"
 
 #include <arpa/inet.h>
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,31 +172,12 @@ static void single_calls(struct way *way)
     }
 }
 
-/* Where each waits for the other, what a wake-up costs depends on where it has to go, and where that is the kernel decides
- * now so, now so: one third or three times the figure. which: 0 the pod's processor, 1 the provider's, 2 any; without a
- * second one nobody is bound. */
-static void bind_to(pid_t pid, unsigned which)
-{
-    static cpu_set_t allowed;
-    cpu_set_t one;
-    unsigned seen = 0;
-    if (!CPU_COUNT(&allowed) && sched_getaffinity(0, sizeof allowed, &allowed))
-        spw_bench_die("no processors: %s", strerror(errno));
-    CPU_ZERO(&one);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &allowed) && (which == 2 || CPU_COUNT(&allowed) < 2 || seen++ == which))
-            CPU_SET(cpu, &one);
-    }
-    if (sched_setaffinity(pid, sizeof one, &one))
-        spw_bench_die("process %d cannot be bound: %s", (int)pid, strerror(errno));
-}
-
 static void bind_all(const struct way ways[WAYS_COUNT], bool bound)
 {
     for (int w = 0; w < WAYS_COUNT; w++)
-        bind_to(ways[w].process, bound ? 0 : 2); /* a sidecar's first thread is its loop */
-    bind_to(self, bound ? 0 : 2);
-    bind_to(children[0], bound ? 1 : 2);
+        spw_bench_bind(ways[w].process, bound ? 0 : SPW_BENCH_ANY); /* a sidecar's first thread is its loop */
+    spw_bench_bind(self, bound ? 0 : SPW_BENCH_ANY);
+    spw_bench_bind(children[0], bound ? 1 : SPW_BENCH_ANY);
 }
 
 static void one_in_flight(struct way ways[WAYS_COUNT])

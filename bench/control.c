@@ -13,7 +13,6 @@
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "bench/control.d/echo.h"
+#include "bench/processors.h"
 #include "proto/spillway/v1/control.pb-c.h"
 
 #define ROUNDS    40u
@@ -100,21 +100,6 @@ static void write_configuration(const char *path)
     fclose(file);
 }
 
-/* The client on one processor and both servers on another: where the kernel puts them moves a call by its half, and may be
- * another place for each of them. which: 0 the client's, 1 the servers'; without a second one nobody is bound. */
-static void bind_to(unsigned which)
-{
-    cpu_set_t allowed, one;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < 2)
-        return;
-    CPU_ZERO(&one);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++) {
-        if (CPU_ISSET(cpu, &allowed) && !which--)
-            CPU_SET(cpu, &one);
-    }
-    (void)sched_setaffinity(0, sizeof one, &one);
-}
-
 static pid_t start_sidecar(const char *program)
 {
     char configuration[64], pub[64], rw[64];
@@ -127,7 +112,7 @@ static pid_t start_sidecar(const char *program)
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        bind_to(1);
+        spw_bench_bind(0, 1);
         execl(program, program, "--config", configuration, (char *)NULL);
         _exit(127);
     }
@@ -141,7 +126,7 @@ static pid_t start_echo(const char *path)
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        bind_to(1);
+        spw_bench_bind(0, 1);
         execl("/proc/self/exe", "bench_control", ECHO_WORD, path, (char *)NULL);
         _exit(127);
     }
@@ -277,7 +262,7 @@ int main(int argc, char **argv)
     path_of("pub/control.sock", sidecar_path, sizeof sidecar_path);
     children[0] = start_echo(echo_path);
     children[1] = start_sidecar(program);
-    bind_to(0);
+    spw_bench_bind(0, 0); /* the client here, both servers there */
     wait_for(echo_path);
     wait_for(sidecar_path);
     grpc_init();
