@@ -1,6 +1,6 @@
 /* buffer.h: bytes that are used again.
  *
- * Owns: struct spw_buffer. Called by: door.c. Thread: any.
+ * Owns: struct spw_buffer. Called by: door.c, client.c. Thread: any.
  */
 #ifndef SPW_HTTP_BUFFER_H
 #define SPW_HTTP_BUFFER_H

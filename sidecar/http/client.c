@@ -17,6 +17,7 @@
 
 #include <openssl/ssl.h>
 
+#include "sidecar/http/buffer.h"
 #include "sidecar/http/ca_store.h"
 #include "sidecar/http/framing.h"
 #include "sidecar/http/lines.h"
@@ -35,11 +36,9 @@ enum {
     IDLE_ONCE_MAX_S = 2          /* for what is sent once: servers keep one for 5 s at least */
 };
 
-struct buffer {
-    char *data; /* NUL-terminated once anything was put in */
-    size_t bytes;
-    size_t capacity;
-    size_t max_bytes;
+struct text {
+    struct spw_buffer buffer; /* NUL-terminated once anything was put in */
+    size_t bytes, max_bytes;
 };
 
 struct client_socket {
@@ -57,7 +56,7 @@ struct spw_http_call {
     struct spw_http_lines lines; /* stay for the next call, which mostly has the same */
     char *url;                   /* what easy was told last ... */
     CURLU *parts;                /* ... and taken apart */
-    struct buffer body;
+    struct text body;
     char method[16]; /* what easy was told last; "" = nothing */
     bool has_proxy_credentials;
     spw_http_done_fn *done;
@@ -65,8 +64,8 @@ struct spw_http_call {
     struct spw_loop_timer deadline;
     uint64_t deadline_ns;
     uint64_t sent_ns;
-    struct buffer answer_headers;
-    struct buffer answer_body;
+    struct text answer_headers;
+    struct text answer_body;
     uint32_t attempts, attempts_max;
     bool in_headers; /* behind a status line, before the empty one */
     bool headers_complete;
@@ -103,28 +102,17 @@ struct spw_http_client {
 /* -------- the answer -------- */
 
 /* False when it would grow past its maximum or memory is out. */
-static bool buffer_append(struct buffer *buffer, const char *data, size_t bytes)
+static bool text_append(struct text *text, const char *data, size_t bytes)
 {
-    if (bytes > buffer->max_bytes - buffer->bytes) {
+    if (bytes > text->max_bytes - text->bytes ||
+        !spw_buffer_reserve(&text->buffer, text->bytes + bytes + 1)) {
         return false;
     }
-    if (buffer->bytes + bytes + 1 > buffer->capacity) {
-        size_t capacity = buffer->capacity == 0 ? 1024 : buffer->capacity;
-        while (capacity < buffer->bytes + bytes + 1) {
-            capacity *= 2;
-        }
-        char *grown = realloc(buffer->data, capacity);
-        if (grown == NULL) {
-            return false;
-        }
-        buffer->data = grown;
-        buffer->capacity = capacity;
-    }
     if (bytes > 0) {
-        memcpy(buffer->data + buffer->bytes, data, bytes);
+        memcpy(text->buffer.at + text->bytes, data, bytes);
     }
-    buffer->bytes += bytes;
-    buffer->data[buffer->bytes] = '\0';
+    text->bytes += bytes;
+    text->buffer.at[text->bytes] = '\0';
     return true;
 }
 
@@ -137,7 +125,7 @@ static void end_headers(struct spw_http_call *call)
     bool has_body = status != 204 && status != 304 && strcmp(call->method, "HEAD") != 0;
     call->in_headers = false;
     if (status >= 200 && has_body) {
-        call->doubt = spw_framing_doubt(call->answer_headers.data, call->answer_headers.bytes);
+        call->doubt = spw_framing_doubt(call->answer_headers.buffer.at, call->answer_headers.bytes);
     }
     call->headers_complete = status >= 200 && call->doubt == NULL;
     if (call->doubt != NULL) {
@@ -161,7 +149,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *owner)
         end_headers(call);
         return call->doubt == NULL ? bytes : 0;
     }
-    if (!buffer_append(&call->answer_headers, line, bytes)) {
+    if (!text_append(&call->answer_headers, line, bytes)) {
         call->too_large = true;
         return 0;
     }
@@ -172,7 +160,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *owner)
 {
     struct spw_http_call *call = owner;
     size_t bytes = size * count;
-    if (!buffer_append(&call->answer_body, data, bytes)) {
+    if (!text_append(&call->answer_body, data, bytes)) {
         call->too_large = true;
         return 0;
     }
@@ -228,9 +216,9 @@ static void call_destroy(struct spw_http_call *call)
     spw_http_lines_clean_up(&call->lines);
     curl_url_cleanup(call->parts);
     free(call->url);
-    free(call->answer_headers.data);
-    free(call->answer_body.data);
-    free(call->body.data);
+    free(call->answer_headers.buffer.at);
+    free(call->answer_body.buffer.at);
+    free(call->body.buffer.at);
     free(call);
 }
 
@@ -240,7 +228,8 @@ static bool make_spare(struct spw_http_call *call)
 {
     struct spw_http_client *client = call->client;
     if (client->closing || call->attempts > 1 || client->spares_count == SPARE_CALLS_MAX ||
-        call->answer_body.capacity > SPARE_BODY_MAX_BYTES || call->body.capacity > SPARE_BODY_MAX_BYTES ||
+        call->answer_body.buffer.capacity > SPARE_BODY_MAX_BYTES ||
+        call->body.buffer.capacity > SPARE_BODY_MAX_BYTES ||
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, NULL) != CURLE_OK) {
         return false;
     }
@@ -282,16 +271,16 @@ static void finish(struct spw_http_call *call, enum spw_http_outcome outcome, co
 {
     long status = 0;
     curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    const struct buffer *headers = &call->answer_headers, *body = &call->answer_body;
+    const struct text *headers = &call->answer_headers, *body = &call->answer_body;
     bool has_body = outcome == SPW_HTTP_ANSWERED && body->bytes > 0;
     struct spw_http_response response = {
         .outcome = outcome,
         .status = call->headers_complete ? (uint32_t)status : 0,
         .attempts = call->attempts,
         .calm = outcome == SPW_HTTP_BROKEN && call->client->calm_ns >= call->sent_ns,
-        .headers = headers->bytes > 0 ? headers->data : "",
+        .headers = headers->bytes > 0 ? headers->buffer.at : "",
         .headers_bytes = headers->bytes,
-        .body = has_body ? body->data : "",
+        .body = has_body ? body->buffer.at : "",
         .body_bytes = has_body ? body->bytes : 0,
         .sent_ns = call->sent_ns,
         .done_ns = spw_loop_now_ns(call->client->loop),
@@ -511,7 +500,7 @@ static enum spw_status copy_body(struct spw_http_call *call, const struct spw_ht
                                  struct spw_error *err)
 {
     call->body.max_bytes = request->body_bytes;
-    if (!buffer_append(&call->body, request->body, request->body_bytes)) {
+    if (!text_append(&call->body, request->body, request->body_bytes)) {
         return spw_error_set(err, SPW_STATUS_NO_MEMORY, "request: no memory for %zu bytes of body",
                              request->body_bytes);
     }
@@ -585,7 +574,7 @@ static CURLcode set_method(struct spw_http_call *call, CURL *easy, const struct 
                strcmp(method, "PATCH") == 0) {
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
-        SET(CURLOPT_POSTFIELDS, call->body.data);
+        SET(CURLOPT_POSTFIELDS, call->body.buffer.at);
     } else {
         SET(CURLOPT_HTTPGET, 1L); /* undoes what another method left in the handle */
     }

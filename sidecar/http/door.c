@@ -600,7 +600,7 @@ static bool set_here(const char *name)
 /* A value with line ends could end the header block early: they are dropped. */
 static void add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    if (name[0] == '\0' || spw_field_name_bytes(name) != strlen(name) || set_here(name)) {
+    if (!spw_field_is_token(name, strlen(name)) || set_here(name)) {
         return;
     }
     if (strpbrk(value, "\r\n") == NULL) {

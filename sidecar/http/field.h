@@ -1,6 +1,6 @@
 /* field.h: names of header fields.
  *
- * Owns: what a token is (RFC 9110, 5.6.2). Called by: client.c, door.c. Thread: any; pure.
+ * Owns: what a token is (RFC 9110, 5.6.2). Called by: lines.c, door.c, request_check.c. Thread: any; pure.
  */
 #ifndef SPW_HTTP_FIELD_H
 #define SPW_HTTP_FIELD_H
@@ -23,6 +23,12 @@ static inline size_t spw_field_name_bytes(const char *text)
     while (spw_field_is_token_byte((unsigned char)text[n]))
         n++;
     return n;
+}
+
+/* Are these bytes of a NUL-terminated text, to its end or to what ends a name, a token? */
+static inline bool spw_field_is_token(const char *text, size_t bytes)
+{
+    return bytes > 0 && spw_field_name_bytes(text) == bytes;
 }
 
 #endif

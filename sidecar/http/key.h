@@ -26,7 +26,7 @@ struct spw_key_maker {
 bool spw_key_maker_init(struct spw_key_maker *maker);
 /* Nothing for one that is zeroed. */
 void spw_key_maker_clean_up(struct spw_key_maker *maker);
-/* Of `kind` and the bytes: the same text of two kinds has two keys. About 0.2 us for a cart. */
+/* Of `kind` and the bytes: the same text of two kinds has two keys. */
 void spw_key_make(const struct spw_key_maker *maker, const char *kind, const char *text, size_t bytes,
                   struct spw_key *out);
 

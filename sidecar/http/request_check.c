@@ -27,11 +27,6 @@ struct framing {
     bool expects_continue;
 };
 
-static bool is_token(const char *text, size_t bytes)
-{
-    return bytes > 0 && spw_field_name_bytes(text) == bytes;
-}
-
 static bool has_control_bytes(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -51,7 +46,7 @@ static enum MHD_Result look_at_value(void *context, enum MHD_ValueKind kind, con
     if (kind != MHD_HEADER_KIND) {
         return MHD_YES;
     }
-    if (!is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
+    if (!spw_field_is_token(name, name_bytes) || has_control_bytes(value, value_bytes)) {
         framing->has_bad_bytes = true;
     } else if (strcasecmp(name, "Content-Length") == 0) {
         framing->content_length_count++;
@@ -110,9 +105,9 @@ uint32_t spw_request_check(struct MHD_Connection *mhd, const char *method, const
         return MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
     }
     size_t method_bytes = strlen(method);
-    if (method_bytes > METHOD_MAX_BYTES || !is_token(method, method_bytes) || !target_is_sound(target) ||
-        framing.has_bad_bytes || framing.host_count > 1 || framing.content_length_count > 1 ||
-        framing.transfer_encoding_count > 1 ||
+    if (method_bytes > METHOD_MAX_BYTES || !spw_field_is_token(method, method_bytes) ||
+        !target_is_sound(target) || framing.has_bad_bytes || framing.host_count > 1 ||
+        framing.content_length_count > 1 || framing.transfer_encoding_count > 1 ||
         (framing.content_length != NULL && framing.transfer_encoding != NULL)) {
         return MHD_HTTP_BAD_REQUEST;
     }
