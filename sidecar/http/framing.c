@@ -95,6 +95,7 @@ const char *spw_framing_doubt(const char *lines, size_t bytes)
 {
     struct span length = {0};
     uint32_t chunked_count = 0;
+    bool frames = false; /* the line before is one that says where the answer ends */
     const char *doubt = NULL;
     for (const char *end = lines + bytes; lines < end && doubt == NULL;) {
         const char *feed = memchr(lines, '\n', (size_t)(end - lines));
@@ -106,13 +107,20 @@ const char *spw_framing_doubt(const char *lines, size_t bytes)
         if (memchr(line.at, '\r', line.bytes) != NULL) {
             return "a carriage return stands within a line"; /* some take it for the line's end */
         }
-        if (!split(line, &name, &value)) {
+        if (line.bytes > 0 && is_space(line.at[0])) {
+            doubt =
+                frames ? "its length goes on over a further line" : NULL; /* which libcurl does not read */
+            continue;
+        }
+        frames = split(line, &name, &value) &&
+                 (is(trim(name), "Content-Length") || is(trim(name), "Transfer-Encoding"));
+        if (!frames) {
             continue;
         }
         if (is(trim(name), "Content-Length")) {
             doubt =
                 is(name, "Content-Length") ? take_length(value, &length) : "its Content-Length is misspelt";
-        } else if (is(trim(name), "Transfer-Encoding")) {
+        } else {
             bool is_plain = is(name, "Transfer-Encoding") && is(value, "chunked") && chunked_count++ == 0;
             doubt = is_plain ? NULL : "its Transfer-Encoding is not chunked alone";
         }

@@ -604,10 +604,8 @@ def test_connections_that_never_ask_shut_no_port(place, backend, beginning):
         kept.close()
 
 
-def test_headers_that_find_no_room(place, backend):
-    """A caller's are refused by name; of a provider's, what is too large is left out, and the answer arrives."""
-    asked, large = [], b"X-Long: " + b"a" * 7000 + b"\r\nX-Half: " + b"a" * 5500 + b"\r\nX-Fine: 1\r\n"
-
+def telling(headers, asked):
+    """A provider that answers each request without a body with these header lines; the requests are kept in asked."""
     def serve(connection):
         data = b""
         while more := connection.recv(65536):
@@ -615,8 +613,14 @@ def test_headers_that_find_no_room(place, backend):
             if data.endswith(b"\r\n\r\n"):
                 asked.append(data)
                 data = b""
-                connection.sendall(answer_with(b"{}", large))
-    stub = Listener(serve)
+                connection.sendall(answer_with(b"{}", headers))
+    return Listener(serve)
+
+
+def test_headers_that_find_no_room(place, backend):
+    """A caller's are refused by name; of a provider's, what is too large is left out, and the answer arrives."""
+    asked, large = [], b"X-Long: " + b"a" * 7000 + b"\r\nX-Half: " + b"a" * 5500 + b"\r\nX-Fine: 1\r\n"
+    stub = telling(large, asked)
     sidecar = start(place, f"http://127.0.0.1:{stub.port}")
     assert sidecar.sdk("GET", TAX + "/ping", headers={"X-Long": "a" * 9000}).status == 431
     for filling in ({}, {"X-Fill": "b" * 7500}, {f"X-Fill-{i}": "b" * 100 for i in range(45)}):
@@ -631,16 +635,7 @@ def test_a_request_whose_headers_pass_leaves_room_for_its_answer(place):
     """Whatever of the room goes into how many headers, and into cookies: the answer has all of the provider's, or nothing
     was sent to him."""
     asked, many = [], b"".join(b"X-Told-%02d: %s\r\n" % (i, b"a" * 127) for i in range(42))
-
-    def serve(connection):
-        data = b""
-        while more := connection.recv(65536):
-            data += more
-            if data.endswith(b"\r\n\r\n"):
-                asked.append(data)
-                data = b""
-                connection.sendall(answer_with(b"{}", many))
-    stub = Listener(serve)
+    stub = telling(many, asked)
     sidecar = start(place, f"http://127.0.0.1:{stub.port}")
     told = []
     for count in (1, 16, 55):

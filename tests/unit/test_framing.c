@@ -57,6 +57,9 @@ static void test_in_doubt(void **state)
 {
     (void)state;
     static const char *const doubtful[] = {
+        "Content-Length: 7\r\n 0\r\n",
+        "Content-Length: 7\r\n\t\r\n",
+        "Transfer-Encoding: chunked\r\n , gzip\r\nX: y\r\n",
         "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nX: y\r\nContent-Length: 7\r\n",
         "Content-Length: 7\r\nContent-Length: 8\r\n",
