@@ -96,13 +96,6 @@ static void clean_up(void)
     nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Processor time of the process in the middle: what it costs, whoever else is on the machine. */
 static double cpu_us(pid_t pid)
 {
@@ -163,9 +156,9 @@ static void single_calls(struct way *way)
         long status = 0;
         snprintf(digits, sizeof digits, "%04u", 1000 + amount++ % 9000);
         memcpy(way->own + (way->amount - way->body), digits, 4);
-        uint64_t began_ns = now_ns();
+        uint64_t began_ns = spw_bench_now_ns();
         CURLcode code = curl_easy_perform(way->easy);
-        way->took_us[way->took_count++] = (double)(now_ns() - began_ns) / 1e3;
+        way->took_us[way->took_count++] = (double)(spw_bench_now_ns() - began_ns) / 1e3;
         curl_easy_getinfo(way->easy, CURLINFO_RESPONSE_CODE, &status);
         if (code != CURLE_OK || status != 200)
             spw_bench_die("%s: %s, status %ld", way->name, curl_easy_strerror(code), status);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* One whole answer for every request: all it does is to be quicker than anything measured; with a delay it rests before
  * each answer. Returns its process and the port of 127.0.0.1. */
@@ -37,6 +38,13 @@ uint64_t spw_bench_load_run(const struct spw_bench_load *load, uint64_t *took_ns
 
 /* Prints a line: system calls of the provider's side of one call to url, on io_uring beside epoll. */
 void spw_bench_syscalls(const char *url);
+
+static inline uint64_t spw_bench_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 void spw_bench_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -22,13 +22,6 @@ struct connection {
     char bytes[ANSWER_MAX_BYTES];
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int dial(const struct spw_bench_load *load)
 {
     struct sockaddr_in ip = {
@@ -91,7 +84,7 @@ uint64_t spw_bench_load_run(const struct spw_bench_load *load, uint64_t *took_ns
         all[i].count = 0;
         epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].fd, &wanted);
     }
-    began_ns = now_ns();
+    began_ns = spw_bench_now_ns();
     end_ns = began_ns + load->run_ns;
     for (uint32_t i = 0; i < load->connections_count; i++)
         ask(load, &all[i]);
@@ -104,13 +97,13 @@ uint64_t spw_bench_load_run(const struct spw_bench_load *load, uint64_t *took_ns
             if (!answered(c))
                 continue;
             answers_count++;
-            if (now_ns() < end_ns)
+            if (spw_bench_now_ns() < end_ns)
                 ask(load, c);
             else
                 open_count--;
         }
     }
-    *took_ns = now_ns() - began_ns;
+    *took_ns = spw_bench_now_ns() - began_ns;
     for (uint32_t i = 0; i < load->connections_count; i++)
         close(all[i].fd);
     close(epoll);
